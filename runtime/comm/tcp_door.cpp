@@ -134,7 +134,7 @@ Deadline Door::next_event(const Deadline& deadline) const {
 
 std::optional<Visitor> Door::next(const Deadline& deadline, std::span<const int> watched) {
   std::vector<pollfd> events;
-  for (;;) {
+  while (!deadline.passed()) {  // with many strangers, something is always ready
     const bool paused = paused_until_ > monotonic_ns();
     events.clear();
     events.push_back({deadline.wake, POLLIN, 0});
@@ -144,9 +144,11 @@ std::optional<Visitor> Door::next(const Deadline& deadline, std::span<const int>
     for (const Guest& guest : guests_) events.push_back({guest.socket.get(), POLLIN, 0});
     const int ready = poll(events.data(), events.size(), next_event(deadline).left_ms());
     if (ready < 0 && errno == EINTR) continue;
-    if (ready == 0) drop_late();
-    if (ready == 0 && !deadline.passed()) continue;
-    if (ready <= 0 || events[0].revents != 0) return std::nullopt;
+    if (ready == 0) {
+      drop_late();
+      continue;
+    }
+    if (ready < 0 || events[0].revents != 0) return std::nullopt;
     for (size_t i = 2; i < first_guest; ++i) {
       if (events[i].revents != 0) return std::nullopt;
     }
@@ -161,6 +163,7 @@ std::optional<Visitor> Door::next(const Deadline& deadline, std::span<const int>
     drop_late();
     if (events[1].revents != 0) let_in();
   }
+  return std::nullopt;
 }
 
 }  // namespace dc::runtime::comm

@@ -279,11 +279,12 @@ struct Input {
   InputRole role = InputRole::Float;
   double low = 0, high = 1;
   int32_t tensor = -1;
-  bool next = false;  // Labels: the token after each position, because the model does not shift
+  bool next = false;     // Labels: the token after each position, because the model does not shift
+  bool guessed = false;  // the range says what to draw; a file may hold other numbers
   bool operator==(const Input&) const = default;
 };
 DC_FIELDS(Input, DC_FIELD(name), DC_FIELD(role), DC_FIELD(low), DC_FIELD(high), DC_FIELD(tensor),
-          DC_FIELD(next));
+          DC_FIELD(next), DC_FIELD(guessed));
 
 struct OptimizerGroup {
   std::string match;

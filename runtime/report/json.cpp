@@ -129,7 +129,8 @@ void JsonDump::value(const plan::ArchiveRecord& r) {
 }
 
 void JsonDump::fields(const plan::Input& i) {
-  all<plan::kFields<plan::Input>>(i, {"next"});
+  all<plan::kFields<plan::Input>>(i, {"next", "guessed"});
+  if (i.guessed) w_.field("guessed", true);
   if (i.role == plan::InputRole::Labels) w_.field("labels", i.next ? "next" : "same");
 }
 

@@ -185,7 +185,9 @@ void TextDump::state() {
 void TextDump::input(const plan::Input& i) {
   raw("input ").word(i.name).raw(" ").id(i.tensor).raw(" role=").raw(plan::name(i.role));
   raw(" range=[").real(i.low).raw(",").real(i.high).raw(i.next ? "] labels=next" : "]");
-  rest<plan::kFields<plan::Input>>(i, {"name", "tensor", "role", "low", "high", "next"}).raw("\n");
+  raw(i.guessed ? " guessed" : "");
+  rest<plan::kFields<plan::Input>>(i, {"name", "tensor", "role", "low", "high", "next", "guessed"})
+      .raw("\n");
 }
 
 void TextDump::initializer(const plan::Initializer& i) {

@@ -140,7 +140,7 @@ class TensorData final : public SampledData {
     const bool index = input.role == plan::InputRole::Tokens ||
                        input.role == plan::InputRole::Labels ||
                        input.role == plan::InputRole::Class;
-    if (!index || base::is_floating(dtype)) return base::ok_status();
+    if (!index || input.guessed || base::is_floating(dtype)) return base::ok_status();
     const bool may_ignore = input.role != plan::InputRole::Tokens;
     for (int64_t e = 0; e < length; ++e) {
       const int64_t value = kernel::load_integer(dtype, from + e * base::byte_size(dtype));

@@ -52,7 +52,7 @@ class TokenData final : public SampledData {
       batch.tokens.resize(static_cast<size_t>(shape_.accumulation * shape_.rows * window_tokens()));
     }
     for (const plan::Input& input : inputs_) {
-      if (holds_tokens(input)) {
+      if (holds_tokens(input) && !input.guessed) {
         vocabulary_ = std::min(vocabulary_, static_cast<int64_t>(input.high));
       }
     }

@@ -24,6 +24,7 @@ from .optimizer import describe_optimizer, parameter_order
 from .places import Places
 from .program import LOSS_SCALE, ProgramBuilder, to_exported_program
 from .refusals import require_exportable, require_python
+from .repeats import require_repeatable
 from .stock import check_stock
 from .step import StepModule, flatten_inputs
 from .ties import find_aliases
@@ -106,46 +107,49 @@ def export_train_step(
     step = StepModule(module, len(args), list(kwargs), autocast)
     examples = args + list(kwargs.values())
     require_exportable(step, root, headless)
-    options = {}
-    if optimizer is not None or clip_norm is not None:
-        options = _optimizer(step, root, optimizer, clip_norm)
-    notes = list(notes)
-    device = "cuda" if attention == "cuda-flash" else None
-    dims = DynamicDims(dynamic_shapes, names, examples) if dynamic_shapes else None
-    with unchanged(module), torch.enable_grad():
-        tensors = dims.fake_examples() if dims else examples
-        with faked(step, tensors) if headless else contextlib.nullcontext(tensors) as tensors:
-            program, exported = _trace(step, tensors, names, root, seed, dims)
-            texts = {}
-            if eval:
-                evaluation = trace_evaluation(step, tensors, names, root, seed, dims, exported.constants)
-                texts = {ENTRY: evaluation_text(evaluation)}
-    description = _describe(step, program, examples, roles, initializers, root)
-    with unchanged(module):
-        can_run = not headless and device is None
-        describe_labels(step, examples, description["inputs"], can_run, seed)
-    description.update(options)
-    trained = TrainedState(step, root, program, optimizer, steps_taken)
-    if trained.exists:
-        trained.require_weights(headless)
-        description["optimizer_step"] = trained.step
-        notes += trained.notes
-    if notes:
-        description["notes"] = notes
-    description.update(dims.description() if dims else {})
-    folder = checkpoint or os.path.splitext(path)[0] + ".checkpoints"
-    write_state = functools.partial(trained.write, folder, samples_consumed)
-    if headless:
-        save_headless(exported, description, path, device, texts)
-        line = "check: skipped (no weights)"
-    elif not check or device is not None:
-        save_program(exported, description, path, device, lambda _: write_state(), texts=texts)
-        line = f"check: skipped ({'on request' if device is None else 'needs a GPU'})"
-    else:
+    with Places(step).contiguous():
+        options = {}
+        if optimizer is not None or clip_norm is not None:
+            options = _optimizer(step, root, optimizer, clip_norm)
+        notes = list(notes)
+        device = "cuda" if attention == "cuda-flash" else None
+        dims = DynamicDims(dynamic_shapes, names, examples) if dynamic_shapes else None
         with unchanged(module), torch.enable_grad():
-            check = functools.partial(_check_sizes, step, examples, dims, names, root, seed, stock, bool(eval))
-            line = _save_checked(exported, description, path, check, write_state, texts)
-    return _report(path, program, step, description, line, trained.path)
+            tensors = dims.fake_examples() if dims else examples
+            with faked(step, tensors) if headless else contextlib.nullcontext(tensors) as tensors:
+                program, exported = _trace(step, tensors, names, root, seed, dims)
+                texts = {}
+                if eval:
+                    evaluation = trace_evaluation(step, tensors, names, root, seed, dims, exported.constants)
+                    texts = {ENTRY: evaluation_text(evaluation)}
+        description = _describe(step, program, examples, roles, initializers, root)
+        with unchanged(module):
+            can_run = not headless and device is None
+            describe_labels(step, examples, description["inputs"], can_run, seed)
+        description.update(options)
+        trained = TrainedState(step, root, program, optimizer, steps_taken)
+        if trained.exists:
+            trained.require_weights(headless)
+            description["optimizer_step"] = trained.step
+            notes += trained.notes
+        if notes:
+            description["notes"] = notes
+        description.update(dims.description() if dims else {})
+        folder = checkpoint or os.path.splitext(path)[0] + ".checkpoints"
+        write_state = functools.partial(trained.write, folder, samples_consumed)
+        if headless:
+            save_headless(exported, description, path, device, texts)
+            line = "check: skipped (no weights)"
+        elif not check or device is not None:
+            save_program(exported, description, path, device, lambda _: write_state(), texts=texts)
+            line = f"check: skipped ({'on request' if device is None else 'needs a GPU'})"
+        else:
+            with unchanged(module):
+                require_repeatable(step, examples, seed)
+            with unchanged(module), torch.enable_grad():
+                check = functools.partial(_check_sizes, step, examples, dims, names, root, seed, stock, bool(eval))
+                line = _save_checked(exported, description, path, check, write_state, texts)
+        return _report(path, program, step, description, line, trained.path)
 
 
 def _save_checked(exported, description, path, check, write_state, texts):
@@ -201,7 +205,7 @@ def _trace(step, examples, names, root, seed, dims):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         joint, state_names = capture_joint(step, examples, root)
-    remove_complex(joint)
+    remove_complex(joint, {own: strip(first, root) for own, first in state_names.items()})
     aliases = find_aliases(step, root)
     program = ProgramBuilder(joint, state_names, step, names, aliases, root).build()
     ranges = dims.ranges() if dims else {}

@@ -2,10 +2,11 @@
 
 Rotary embeddings written with `torch.polar` and `view_as_complex` are the usual case. Then `view_as_complex` and `view_as_real` are no
 operation at all, a product is four real products, and whatever only moves elements moves pairs. Rounding may differ from eager in the
-last bit, since a complex product may be fused there.
+last bit, since a complex product may be fused there. Buffers that are not saved may be complex.
 """
 
 import torch
+from torch._functorch._aot_autograd import descriptors
 
 from . import fake_mode
 from .errors import ExportError
@@ -33,17 +34,21 @@ def is_complex(node):
     return isinstance(node, torch.fx.Node) and isinstance(node.meta.get("val"), torch.Tensor) and node.meta["val"].is_complex()
 
 
-def remove_complex(joint):
-    """Changes the GraphModule `joint` in place; it is left alone where nothing is complex."""
+def remove_complex(joint, names):
+    """Changes the GraphModule `joint` in place; it is left alone where nothing is complex. `names`: the user's names of parameters and
+    buffers, by what the graph's descriptors call them."""
     graph = joint.graph
     if any(isinstance(n.meta.get("val"), torch.SymInt) for n in graph.nodes) and any(map(is_complex, graph.nodes)):
         raise ExportError("complex numbers with sizes bound at compile time cannot be exported; export with fixed sizes, or write with cos and sin")
     found = [n for n in graph.nodes if is_complex(n) or any(is_complex(i) for i in n.all_input_nodes)]
     pairs = {}
     for node in found:
+        if isinstance(node.meta.get("desc"), descriptors.BufferAOTInput):
+            pairs[node] = _buffer_of_pairs(joint, node)
+            continue
         if node.op != "call_function":
             raise ExportError(
-                f"{node.name} is a complex tensor that the step reads or returns; keep its real and imaginary parts as one real tensor "
+                f"{_called(node, names)} is a complex tensor that the step reads or returns; keep its real and imaginary parts as one real tensor "
                 "(torch.view_as_real) and build the complex one in forward"
             )
         with graph.inserting_before(node):
@@ -56,6 +61,20 @@ def remove_complex(joint):
         graph.erase_node(node)
     if found:
         _recompute_values(joint)
+
+
+def _buffer_of_pairs(joint, node):
+    """In the place of a complex buffer; ProgramBuilder writes its values as pairs."""
+    with joint.graph.inserting_before(node):
+        new = joint.graph.placeholder(node.name + "_pairs")
+    with fake_mode.of(joint):
+        new.meta = {**node.meta, "val": torch.view_as_real(node.meta["val"]).clone()}
+    return new
+
+
+def _called(node, names):
+    what = getattr(node.meta.get("desc"), "target", None)
+    return names.get(what, node.name)
 
 
 def _recompute_values(joint):

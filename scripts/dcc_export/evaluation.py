@@ -44,7 +44,7 @@ def trace_evaluation(step, examples, names, root, seed, dims, constants):
         torch.manual_seed(seed)
         joint, state_names = capture_joint(step, examples, root)
     _refuse_writes(joint, state_names, root)
-    remove_complex(joint)
+    remove_complex(joint, {own: strip(first, root) for own, first in state_names.items()})
     builder = ProgramBuilder(joint, state_names, step, names, find_aliases(step, root), root, forward_only=True)
     program = builder.build()
     _share_constants(program, constants)

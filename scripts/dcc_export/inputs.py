@@ -7,24 +7,10 @@ embedding takes values below its row count, an input that selects classes below 
 import torch
 
 from .errors import ExportError
-
-aten = torch.ops.aten
+from .index_use import index_use
 
 LABELS = ("same", "next")  # which tokens labels are; see labels.py
 ROLES = ("tokens", "labels", "mask", "positions", "class", "float")
-
-# Operators through which an index stays an index.
-_TRANSPARENT = {
-    aten.view.default,
-    aten._unsafe_view.default,
-    aten.slice.Tensor,
-    aten.constant_pad_nd.default,
-    aten._to_copy.default,
-    aten.clone.default,
-    aten.unsqueeze.default,
-    aten.expand.default,
-    aten.select.int,
-}
 
 
 def describe_inputs(graph, names, examples, roles):
@@ -42,14 +28,17 @@ def _describe(name, node, example, given):
     extra = sorted(set(given) - {"role", "low", "high", "labels"})
     if extra:
         raise ExportError(f"role of input {name!r} has unknown keys {extra}")
-    use, bound, ignored = (None, None, None) if example.is_floating_point() else _index_use(node)
+    use = None if example.is_floating_point() else index_use(node)
     role = given.get("role") or _guess_role(name, example, use)
     if role not in ROLES:
         raise ExportError(f"role of input {name!r} is {role!r}; it must be one of {ROLES}")
+    guessed = not {"low", "high"} <= set(given) and role not in ("float", "mask", "positions") and not (use and use.of_all)
     if not {"low", "high"} <= set(given):
-        range_ = _with_ignored(name, *_range(role, example, bound), ignored)
+        range_ = _with_ignored(name, *_range(role, example, use and use.bound), use and use.ignored)
         given = {**dict(zip(("low", "high"), range_)), **given}
     described = {"name": name, "role": role, "low": given["low"], "high": given["high"]}
+    if guessed:
+        described["guessed"] = True
     if "labels" in given:
         if role != "labels" or given["labels"] not in LABELS:
             raise ExportError(f"input {name!r} is given labels {given['labels']!r} with role {role!r}; inputs with role 'labels' may have one of {LABELS}")
@@ -64,9 +53,9 @@ def _guess_role(name, example, use):
         return "mask"
     if "position" in name:
         return "positions"
-    if use == "embedding":
+    if use and use.kind == "embedding":
         return "tokens"
-    if use == "class":
+    if use and use.kind == "class":
         return "labels" if example.dim() > 1 else "class"
     return "mask" if example.dtype == torch.bool else "class"
 
@@ -88,26 +77,6 @@ def _float_range(example):
         return 0.0, 1.0
     edge = round(max(abs(low), abs(high)) + 0.05, 1)
     return -edge, edge
-
-
-def _index_use(node):
-    """Follows an integer input to an embedding or a loss; returns (use, exclusive bound, ignore_index)."""
-    queue, seen = [node], set()
-    while queue:
-        current = queue.pop(0)
-        for user in current.users:
-            if user in seen or user.op != "call_function":
-                continue
-            seen.add(user)
-            if user.target == aten.embedding.default and user.args[1] is current:
-                return "embedding", int(user.args[0].meta["val"].shape[0]), None
-            if user.target == aten.nll_loss_forward.default and user.args[1] is current:
-                return "class", int(user.args[0].meta["val"].shape[-1]), user.args[4]
-            if user.target == aten.nll_loss2d_forward.default and user.args[1] is current:
-                return "class", int(user.args[0].meta["val"].shape[1]), user.args[4]
-            if user.target in _TRANSPARENT:
-                queue.append(user)
-    return None, None, None
 
 
 def _with_ignored(name, low, high, ignored):

@@ -45,6 +45,18 @@ class Places:
             for table, key, tensor in reversed(found):
                 table[key] = tensor
 
+    @contextlib.contextmanager
+    def contiguous(self):
+        """While open, every tensor lies in memory in the order of its dims, as archives hold it, and is still the same object."""
+        found = {name: tensor.data for name, tensor in self.tensors().items() if not tensor.is_contiguous()}
+        try:
+            for name, data in found.items():
+                self.tensors()[name].data = data.contiguous()
+            yield
+        finally:
+            for name, data in found.items():
+                self.tensors()[name].data = data
+
     def replaced(self, others):
         """Yields (name, tensor now there) of places that no longer hold what `others` put there."""
         for name, other in others.items():

@@ -346,10 +346,12 @@ class ProgramBuilder:
             state[strip(fqn, self.root)] = parameter
         for fqn, buffer in self.step.named_buffers(remove_duplicate=False):
             name = strip(fqn, self.root)
+            if buffer.is_complex() and name in persistent:
+                raise ExportError(f"buffer {name} is complex, which saved weights cannot be; register it with persistent=False")
             if name in persistent:
                 state[name] = buffer
             elif name in self.by_fqn:
-                self.constants[name] = buffer
+                self.constants[name] = torch.view_as_real(buffer) if buffer.is_complex() else buffer
         return state
 
 

@@ -5,6 +5,7 @@ import torch
 from .capture import strip
 from .errors import ExportError
 from .places import Places
+from .shared_memory import require_own_memory
 
 TRAINED = (torch.float32, torch.bfloat16)
 
@@ -28,6 +29,7 @@ def require_exportable(step, root, headless=False):
         _require_tensor(f"buffer {name}", buffer)
         if id(buffer) in parameters:
             raise ExportError(f"{name} is registered as a buffer and {parameters[id(buffer)]} as a parameter, but they are one tensor; register it once")
+    require_own_memory({strip(n, root): tensor for n, tensor in places.tensors().items()})
 
 
 def require_python(name, module):

@@ -65,8 +65,8 @@ def flatten_inputs(module, example_inputs, input_names):
         raise ExportError(f"input names must be distinct identifiers, got {names}")
     if "loss_scale" in names:
         raise ExportError("the input name 'loss_scale' is taken by the exporter; rename the input")
-    # Clones: an input passed twice must stay two inputs; nothing flows back into the data.
-    fresh = [t.detach().clone() for t in list(args) + list(kwargs.values())]
+    # Clones: an input passed twice must stay two inputs; nothing flows back into the data. Data files hold rows in order.
+    fresh = [t.detach().clone(memory_format=torch.contiguous_format) for t in list(args) + list(kwargs.values())]
     return fresh[: len(args)], dict(zip(kwargs, fresh[len(args) :])), names
 
 

@@ -55,6 +55,9 @@ Status read_inputs(const JsonValue& list, Description& description) {
     DC_ASSIGN_OR_RETURN(input.low, real_member(item, "low"));
     DC_ASSIGN_OR_RETURN(input.high, real_member(item, "high"));
     DC_RETURN_IF_ERROR(read_labels(item, input));
+    if (const JsonValue* guessed = item.find("guessed"); guessed != nullptr) {
+      DC_ASSIGN_OR_RETURN(input.guessed, guessed->to_bool());
+    }
     description.inputs.push_back(std::move(input));
   }
   return base::ok_status();

@@ -19,6 +19,7 @@ struct InputDescription {
   ir::InputRole role = ir::InputRole::Float;
   double low = 0, high = 0;
   bool next = false;  // "labels": "next"
+  bool guessed = false;
 };
 
 struct Description {

@@ -66,6 +66,7 @@ void add_signature(CanonicalText& out, const ir::Step& step) {
         .real(input.low)
         .real(input.high);
     if (input.next) out.word("next");
+    if (input.guessed) out.word("guessed");
     out.type(input.type).end_line();
   }
   for (const ir::Parameter& parameter : step.parameters) {

@@ -13,6 +13,7 @@
 #include "src/frontend/graph_reader.h"
 #include "src/frontend/inputs.h"
 #include "src/frontend/optimizer.h"
+#include "src/frontend/shared_records.h"
 #include "src/frontend/ties.h"
 #include "src/frontend/weights.h"
 
@@ -48,6 +49,7 @@ Result<ir::Step> import_files(const ArchiveFiles& files, const ImportOptions& op
   notes.insert(notes.end(), description.notes.begin(), description.notes.end());
   DC_ASSIGN_OR_RETURN(const Weights weights, Weights::read(files));
   DC_ASSIGN_OR_RETURN(const auto ties, find_ties(model, description, weights));
+  DC_RETURN_IF_ERROR(check_shared_records(model, ties, weights));
   DC_ASSIGN_OR_RETURN(ir::Step step,
                       build_step(std::move(model), {files, weights, description, ties}));
   DC_RETURN_IF_ERROR(describe_inputs(description, step, notes));

@@ -1,88 +1,15 @@
 #include "src/frontend/inputs.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
-#include <unordered_set>
+
+#include "src/frontend/index_use.h"
 
 namespace dc::frontend {
 namespace {
 
 using base::ErrorKind;
 using base::Status;
-
-// Operators through which an index stays an index.
-constexpr std::array<std::string_view, 9> kTransparent = {
-    "aten.view.default",  "aten._unsafe_view.default",    "aten.slice.Tensor",
-    "aten.select.int",    "aten.constant_pad_nd.default", "aten._to_copy.default",
-    "aten.clone.default", "aten.unsqueeze.default",       "aten.expand.default"};
-
-struct IndexUse {
-  bool embedding = false;  // else it selects classes
-  int64_t bound = 0;
-};
-
-std::optional<int64_t> bound_of(const ir::Graph& graph, const ir::Node& node, std::string_view arg,
-                                size_t dim_from_end) {
-  const ir::Arg* found = node.find_arg(arg);
-  const auto* operand = found == nullptr ? nullptr : std::get_if<ir::OperandRef>(&found->value);
-  if (operand == nullptr) return std::nullopt;
-  const ir::Shape& shape =
-      graph.value(node.operands[static_cast<size_t>(operand->index)]).type.shape;
-  if (shape.size() <= dim_from_end) return std::nullopt;
-  return shape[shape.size() - 1 - dim_from_end];
-}
-
-bool reads_as(const ir::Node& node, std::string_view arg, int operand) {
-  const ir::Arg* found = node.find_arg(arg);
-  const auto* read = found == nullptr ? nullptr : std::get_if<ir::OperandRef>(&found->value);
-  return read != nullptr && read->index == operand;
-}
-
-std::optional<IndexUse> direct_use(const ir::Graph& graph, const ir::Node& node, int operand) {
-  if (node.overload == "aten.embedding.default" && reads_as(node, "indices", operand)) {
-    const auto rows = bound_of(graph, node, "weight", 1);
-    if (rows) return IndexUse{true, *rows};
-  }
-  if (node.overload == "aten.nll_loss_forward.default" && reads_as(node, "target", operand)) {
-    const auto classes = bound_of(graph, node, "self", 0);
-    if (classes) return IndexUse{false, *classes};
-  }
-  // A decomposed nll_loss gathers the chosen classes from the last dim.
-  if (node.overload == "aten.gather.default" && reads_as(node, "index", operand)) {
-    const auto classes = bound_of(graph, node, "self", 0);
-    if (classes) return IndexUse{false, *classes};
-  }
-  return std::nullopt;
-}
-
-// Whether the node hands this operand on as its result.
-bool passes_on(const ir::Node& node, int operand) {
-  if (node.overload == "aten.where.self") return operand == 1;
-  return operand == 0 && std::find(kTransparent.begin(), kTransparent.end(),
-                                   node.overload.name()) != kTransparent.end();
-}
-
-// Follows an integer input to an embedding or a loss.
-std::optional<IndexUse> index_use(const ir::Graph& graph, ir::ValueId start) {
-  std::vector<ir::ValueId> queue = {start};
-  std::unordered_set<int32_t> seen;
-  for (size_t i = 0; i < queue.size(); ++i) {
-    auto uses = graph.value(queue[i]).uses;
-    std::sort(uses.begin(), uses.end(), [](const ir::Use& a, const ir::Use& b) {
-      return a.node != b.node ? a.node < b.node : a.operand < b.operand;
-    });
-    for (const ir::Use& use : uses) {
-      const ir::Node& node = graph.node(use.node);
-      if (const auto found = direct_use(graph, node, use.operand)) return found;
-      if (!passes_on(node, use.operand) || !seen.insert(use.node.v).second) continue;
-      for (const ir::ValueId result : node.results) {
-        if (result.valid()) queue.push_back(result);
-      }
-    }
-  }
-  return std::nullopt;
-}
 
 void guess(const ir::Graph& graph, ir::ValueId value, ir::InputSpec& input) {
   const auto named = [&input](std::string_view part) {
@@ -102,6 +29,7 @@ void guess(const ir::Graph& graph, ir::ValueId value, ir::InputSpec& input) {
   }
   const std::optional<IndexUse> use = index_use(graph, value);
   if (use) input.high = static_cast<double>(use->bound);
+  input.guessed = !use || !use->of_all;
   const bool selects = (use && !use->embedding) || named("label") || named("target");
   if (named("position")) {
     input.role = ir::InputRole::Positions;
@@ -150,6 +78,7 @@ Status describe_inputs(const Description& description, ir::Step& step,
       input.low = given->low;
       input.high = given->high;
       input.next = given->next;
+      input.guessed = given->guessed;
       ++described;
       continue;
     }

@@ -79,7 +79,7 @@ struct Alike {
   std::string_view overload, argument;
   size_t results = 1;
 };
-constexpr std::array<Alike, 34> kAlike = {{{"aten.clone.default", "self"},
+constexpr std::array<Alike, 35> kAlike = {{{"aten.clone.default", "self"},
                                            {"aten.flip.default", "self"},
                                            {"aten.roll.default", "self"},
                                            {"aten.tril.default", "self"},
@@ -87,6 +87,7 @@ constexpr std::array<Alike, 34> kAlike = {{{"aten.clone.default", "self"},
                                            {"aten.copy.default", "self"},
                                            {"aten.fill.Scalar", "self"},
                                            {"aten.fill.Tensor", "self"},
+                                           {"aten.zero.default", "self"},
                                            {"aten.lift_fresh_copy.default", "self"},
                                            {"aten.as_strided_scatter.default", "self"},
                                            {"aten.diagonal_scatter.default", "self"},

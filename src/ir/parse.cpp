@@ -113,6 +113,8 @@ class StepParser {
         if (!reader_.punct('=') || !pair(input.low, input.high)) return false;
       } else if (key.text == "next") {
         input.next = true;
+      } else if (key.text == "guessed") {
+        input.guessed = true;
       } else {
         return unknown(key, "an input");
       }

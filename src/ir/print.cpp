@@ -65,6 +65,7 @@ void print_input(const InputSpec& input, const Mesh& mesh, std::string& out) {
     out += " range=(" + format_double(input.low) + "," + format_double(input.high) + ")";
   }
   add_flag(out, "next", input.next);
+  add_flag(out, "guessed", input.guessed);
   out += "\n";
 }
 

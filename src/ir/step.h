@@ -28,6 +28,7 @@ struct InputSpec {
   double low = 0, high = 1;  // high exclusive for integers
   TensorType type;           // of one micro-batch on one rank
   bool next = false;         // labels: the token after each position (the model does not shift)
+  bool guessed = false;      // nothing in the graph bounds the values: the range is only drawn from
 };
 
 struct Initializer {

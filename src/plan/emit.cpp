@@ -242,8 +242,8 @@ class Emitter {
       for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
         const ir::Node& node = graph.node(id);
         if (node.kind != ir::OpKind::Input || analysis::input_name(node) != from.name) continue;
-        inputs.push_back(
-            {from.name, from.role, from.low, from.high, memory.tensor(node.results[0]), from.next});
+        inputs.push_back({from.name, from.role, from.low, from.high, memory.tensor(node.results[0]),
+                          from.next, from.guessed});
         break;
       }
     }

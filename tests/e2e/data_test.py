@@ -5,8 +5,13 @@ import struct
 import time
 import unittest
 
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
 import jobs
 import running
+from dcc_export import export_train_step
 
 VOCABULARY = 256  # of the tiny presets
 WINDOW = 32
@@ -71,6 +76,70 @@ class Data(jobs.JobTest):
         with open(data, "r+b") as file:
             file.write(struct.pack(f"<{64 * WINDOW}H", *[60000] * (64 * WINDOW)))
         self.stopped(job, 65, "token 60000", data)
+
+
+class Counted(nn.Module):
+    """`shift` may be any number: it indexes nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 5)
+
+    def forward(self, x, labels, shift):
+        scores = self.fc(x + shift[:, None] * 0.1)
+        return nn.functional.binary_cross_entropy_with_logits(scores, nn.functional.one_hot(labels, 5).float())
+
+
+class Table(nn.Module):
+    """Columns of one input with their own embeddings, and one that may be any number."""
+
+    def __init__(self):
+        super().__init__()
+        self.few, self.many, self.fc = nn.Embedding(3, 4), nn.Embedding(50, 4), nn.Linear(4, 1)
+
+    def forward(self, rows):
+        return self.fc(self.few(rows[:, 0]) * self.many(rows[:, 1]) + rows[:, 2:] * 0.01).square().mean()
+
+
+class IntegersBeyondTheExample(jobs.JobTest):
+    """A range that nothing in the graph gives is that of the example; a data file is not held to it."""
+
+    def train(self, module, example, **data):
+        """Trains on two ranks next to PyTorch, which never sees what is out of range."""
+        model, steps = running.fresh(".pt2"), 3
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+        export_train_step(module, example, model, optimizer=optimizer)
+        rows = len(example[0])
+        save_file(data, self.path("data.safetensors"))
+        plan = running.compile_plan(model, 2, 1)
+        run = running.train(plan, model, 2, steps, data=self.path("data.safetensors"))
+        for step in range(steps):
+            optimizer.zero_grad()
+            loss = module(*(values[2 * rows * step : 2 * rows * (step + 1)] for values in data.values()))
+            loss.backward()
+            optimizer.step()
+            self.assertAlmostEqual(run.steps[step]["loss"], float(loss.detach()), delta=1e-5 * max(1.0, abs(float(loss.detach()))))
+        return model, plan
+
+    def wrong(self, model, plan, words, **data):
+        save_file(data, self.path("wrong.safetensors"))
+        self.refused(jobs.dcrun("-n", "2", plan, "--weights", model, "--data", self.path("wrong.safetensors"), "--steps", "3"), 65, words)
+
+    def test_numbers_and_classes(self):
+        torch.manual_seed(0)
+        example = torch.randn(4, 3), torch.tensor([0, 1, 2, 1]), torch.tensor([0, 1, 2, 3])
+        data = {"x": torch.randn(24, 3), "labels": torch.arange(24) % 5, "shift": torch.arange(24) * 7 - 40}
+        model, plan = self.train(Counted(), example, **data)
+        data["labels"][9] = 5
+        self.wrong(model, plan, "value 5 of 'labels'", **data)
+
+    def test_columns(self):
+        torch.manual_seed(0)
+        numbers = torch.arange(24)
+        rows = torch.stack((numbers % 3, numbers * 2, numbers * 7 - 40), 1)
+        model, plan = self.train(Table(), (torch.tensor([[0, 1, 2], [1, 2, 0], [2, 1, 0], [0, 0, 1]]),), rows=rows)
+        rows[9, 0] = 3
+        self.wrong(model, plan, "the index 3 in a dim of size 3", rows=rows)
 
 
 class OddInputs(jobs.JobTest):

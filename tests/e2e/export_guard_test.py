@@ -223,7 +223,7 @@ class Branches(Remembers):
 
 
 class Chooses(Remembers):
-    """Another graph at each call: the check finds it."""
+    """Another loss at each call."""
 
     def act(self, h):
         CALLS.append(1)
@@ -312,7 +312,7 @@ class LeftAsFoundTest(ExportTest):
         for kind, pattern in (
             (BadBackward, "on purpose"),
             (Branches, "tracing failed"),
-            (Chooses, "check failed"),
+            (Chooses, "run again on the same inputs"),
             (ReplacesParameter, "replaces parameter fc2.bias"),
             (WritesParameter, "fc2.weight"),
         ):

@@ -5,8 +5,10 @@ build/venv/bin/python tests/e2e/export_test.py
 
 import json
 import os
+import random
 import unittest
 
+import numpy
 import torch
 from torch import nn
 from torch.export.graph_signature import InputKind, OutputKind
@@ -95,6 +97,45 @@ class UserModuleTest(ExportTest):
         nodes = [n for n in program.graph.nodes if n.op == "call_function"]
         phases = "".join(n.meta["custom"]["ph"] for n in nodes if "custom" in n.meta)
         self.assertRegex(phases, "^f+b+$")
+
+    def test_ranges_of_integers(self):
+        """Read from the graph, given, or guessed from the example, and then not binding."""
+
+        class Rows(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed, self.fc = nn.Embedding(9, 4), nn.Linear(4, 5)
+
+            def forward(self, ids, labels, counts, pairs, shift):
+                scores = self.fc(self.embed(ids) * self.embed(pairs[:, 0])) * counts[:, None] + pairs[:, 1:] + shift[:, None]
+                return nn.functional.binary_cross_entropy_with_logits(scores, nn.functional.one_hot(labels, 5).float())
+
+        three = torch.tensor([0, 2, 1])
+        self.export(Rows(), (three, three, three, torch.tensor([[0, 1]] * 3), three), roles={"counts": {"role": "class", "low": 1, "high": 6}})
+        found = [(d["role"], d["low"], d["high"], d.get("guessed", False)) for d in description(self.path())["inputs"][:5]]
+        expected = ("tokens", 0, 9, False), ("class", 0, 5, False), ("class", 1, 6, False), ("tokens", 0, 9, True), ("class", 0, 3, True)
+        self.assertEqual(found, list(expected))
+
+    def test_memory_order(self):
+        """Parameters, buffers and inputs in another order are written in that of their dims, and stay as they are in the module."""
+
+        class Turned(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.randn(3, 4).t())
+                self.register_buffer("scale", torch.rand(3, 6).t())
+
+            def forward(self, x):
+                return ((x @ self.weight) * self.scale).square().mean()
+
+        module, x = Turned(), torch.randn(4, 6).t()
+        program = self.export(module, (x,), optimizer=torch.optim.AdamW(module.parameters()))
+        self.assertEqual((module.weight.stride(), module.scale.stride()), ((1, 4), (1, 6)))
+        for name in ("weight", "scale"):
+            self.assertTrue(program.state_dict[name].is_contiguous())
+            self.assertTrue(torch.equal(program.state_dict[name], getattr(module, name)))
+        values = [n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"]
+        self.assertTrue(all(value.is_contiguous() for value in values))
 
     def test_keyword_inputs_and_none(self):
         class Keywords(Regression):
@@ -386,6 +427,73 @@ class WhatToDoTest(ExportTest):
         self.refused("scale is one.*register_buffer", Scores(lambda m, s: s * m.scale, scale=weight))
         self.refused("scales is one.*ParameterList", Scores(lambda m, s: s * m.scales[0], scales=[nn.Parameter(weight)]))
         self.refused("nor made in forward", Scores(lambda m, s: s * weight))
+
+    def test_tensors_in_one_memory(self):
+        def with_part_of_weight(part):
+            module = Scores(lambda m, s: s * m.part.sum())
+            values = part(module.fc.weight.detach())
+            module.register_parameter("part", values) if isinstance(values, nn.Parameter) else module.register_buffer("part", values)
+            return module
+
+        own = "part lies in the memory of parameter fc.weight.*clone"
+        self.refused("buffer " + own, with_part_of_weight(lambda w: w))
+        self.refused("buffer " + own, with_part_of_weight(lambda w: w[1:, ::2]))
+        self.refused("parameter " + own, with_part_of_weight(lambda w: nn.Parameter(w[0], requires_grad=False)))
+        self.refused("parameters part and fc.weight lie.*module.fc.weight = module.part", with_part_of_weight(nn.Parameter))
+        # Of two buffers in one memory the forward may write none.
+        sums = torch.zeros(6)
+        module = Scores(lambda m, s: s + m.sums.mul_(0.5)[:3] * m.first)
+        module.register_buffer("sums", sums)
+        module.register_buffer("first", sums[:3])
+        self.refused("share memory", module)
+        self.export(with_part_of_weight(lambda w: w.clone()), score_inputs())
+        # Parts of one storage that share no element, and tensors that nothing updates.
+        values, columns = torch.rand(6), torch.rand(3, 2)
+        for first, second in ((values[:3], values[3:]), (columns[:, 0], columns[:, 1])):
+            self.export(Scores(lambda m, s: s * m.a * m.b, a=nn.Parameter(first), b=nn.Parameter(second)), score_inputs())
+        frozen = {name: nn.Parameter(values[:3], requires_grad=False) for name in "ab"}
+        self.export(Scores(lambda m, s: s * m.a * m.b, **frozen), score_inputs())
+
+    def test_what_changes_in_python(self):
+        """A trace holds what a counter or a number drawn in Python was; buffers and torch's own numbers are in the step."""
+
+        def counted(m, s):
+            m.calls += 1
+            return s / m.calls
+
+        def listed(m, s):
+            m.seen.append(1.0)
+            return s * sum(m.seen)
+
+        module = Scores(counted, calls=0)
+        self.refused("keeps something in Python.*buffer", module)
+        self.assertEqual(module.calls, 0)
+        self.refused("keeps something in Python.*buffer", Scores(listed, seen=[]))
+        random.seed(0)
+        self.refused("draws numbers with Python's random.*torch", Scores(lambda m, s: s if random.random() < 0.5 else s * 2))
+        self.refused("draws numbers with Python's random.*torch", Scores(lambda m, s: s * float(numpy.random.rand())))
+        # Draws of which nothing depends.
+        self.export(Scores(lambda m, s: s * 2 if random.random() < 0 else s), score_inputs())
+
+    def test_complex_tensors(self):
+        module = Scores(lambda m, s: s * m.turn.real[:, None])
+        turn = torch.polar(torch.ones(6), torch.rand(6))
+        module.register_buffer("turn", turn)
+        self.refused("buffer turn is complex.*persistent=False", module)
+        self.refused("turn is a complex tensor.*view_as_real", Scores(lambda m, s: s * m.turn.abs()[:3], turn=nn.Parameter(turn, requires_grad=False)))
+
+    def test_what_tracing_cannot_follow(self):
+        def changed(m, s):
+            t = s.relu_()
+            s += 1
+            return t
+
+        def kept(m, s):
+            last, m.last = m.last, s.detach()
+            return s if last is None else s + last
+
+        self.refused("inplace operation.*PyTorch cannot run this backward either", Scores(changed))
+        self.refused("left in an attribute.*register a buffer", Scores(kept, last=None))
 
     def test_gradient_hooks(self):
         module = Scores()

@@ -1,4 +1,4 @@
-"""Small nets, one per kind of torch.nn module or loss: what users of plain PyTorch try first.
+"""Small nets, one per kind of torch.nn module, family or loss: what users of plain PyTorch try first.
 
 CASES: {name: maker}. A maker returns a module whose forward takes x [4, 8, 6] (fp32), ids [4, 6] (below 11)
 and labels [4] (below 5), and returns a scalar loss.
@@ -126,6 +126,7 @@ on_x("Conv1d padded by name", lambda: nn.Conv1d(WIDTH, 6, 3, padding="same", pad
 on_x("Conv2d groups and dilation", lambda: Reshape(4, 3, 4), lambda: nn.Conv2d(4, 6, 2, dilation=2, groups=2), nn.GELU)
 on_x("Conv2d reflect", image, lambda: nn.Conv2d(3, 6, 3, padding=1, padding_mode="reflect"), nn.SiLU)
 on_x("Conv2d depthwise", image, lambda: nn.Conv2d(3, 6, 3, padding=1, groups=3, bias=False), nn.ReLU6)
+on_x("Conv2d channels last", image, lambda: nn.Conv2d(3, 6, 3).to(memory_format=torch.channels_last), nn.ReLU)
 on_x("Conv3d", volume, lambda: nn.Conv3d(2, 4, 2, padding=1), nn.ELU)
 on_x("ConvTranspose1d", lambda: nn.ConvTranspose1d(WIDTH, 4, 3, stride=2, padding=1, output_padding=1), nn.LeakyReLU)
 on_x("ConvTranspose2d", image, lambda: nn.ConvTranspose2d(3, 4, 3, stride=2), nn.Hardtanh)
@@ -194,6 +195,88 @@ function("weight_norm", lambda m, x, ids: m.fc(x), fc=lambda: nn.utils.parametri
 function("old weight_norm", lambda m, x, ids: m.fc(x), fc=lambda: nn.utils.weight_norm(nn.Linear(LENGTH, 4)))
 function("spectral_norm", lambda m, x, ids: m.fc(x), fc=lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(LENGTH, 4)))
 
+
+def written(m, x, ids):
+    h = m.fc(x).clone()
+    h[:, 0].zero_()
+    h[:, 1, ::2] = 1.0
+    return h * 2
+
+
+function("writes in place", written, fc=lambda: nn.Linear(LENGTH, 6))
+
+
+# Families of their own.
+def graph_net(m, x, ids):
+    """Nodes are the channels, ids [4, 6] are three edges of each graph."""
+    h = x.reshape(-1, LENGTH)
+    source, target = (ids.view(-1, 3, 2) % WIDTH + WIDTH * torch.arange(len(x))[:, None, None]).flatten(0, 1).unbind(1)
+    message = F.relu(m.edge(torch.cat([h[source], h[target]], -1)))
+    degree = torch.zeros(len(h)).scatter_add(0, target, torch.ones(len(target))).clamp(min=1)
+    return (h + torch.zeros_like(h).index_add(0, target, message) / degree[:, None]).view(x.shape)
+
+
+def state_space(m, x, ids):
+    x = x.transpose(1, 2)
+    step, decay, state, out = F.softplus(m.step(x)), -torch.exp(m.decay.weight), x.new_zeros(len(x), WIDTH, 3), []
+    for t in range(LENGTH):
+        state = torch.exp(step[:, t, :, None] * decay) * state + (step[:, t] * x[:, t])[..., None] * m.read(x)[:, t, None]
+        out.append((state * m.write(x)[:, t, None]).sum(-1))
+    return torch.stack(out, 1)
+
+
+def experts(m, x, ids):
+    tokens = x.transpose(1, 2).reshape(-1, WIDTH)
+    weight, chosen = m.gate(tokens).softmax(-1).topk(2, -1)
+    return sum(expert(tokens) * ((chosen == i) * weight).sum(-1, keepdim=True) for i, expert in enumerate(m.experts)).view(len(x), -1)
+
+
+def codebook(m, x, ids):
+    z = m.fc(x)
+    nearest = (z[:, :, None] - m.codes.weight).square().sum(-1).argmin(-1)
+    return z + (m.codes(nearest) - z).detach() + 0.1 * (z.detach() - m.codes(nearest)).square()
+
+
+class Teacher(nn.Module):
+    """A buffer that follows a weight, read before and written after it."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(LENGTH, 4)
+        self.register_buffer("weight", torch.rand(4, LENGTH))
+
+    def forward(self, x):
+        with torch.no_grad():
+            target = F.linear(x, self.weight)
+            self.weight.lerp_(self.fc.weight, 0.1)
+        return (self.fc(x) - target).square()
+
+
+class Reverse(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.scale = scale
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return -ctx.scale * gradient, None
+
+
+function("graph net", graph_net, edge=lambda: nn.Linear(2 * LENGTH, LENGTH))
+function(
+    "state space",
+    state_space,
+    step=lambda: nn.Linear(WIDTH, WIDTH),
+    decay=lambda: nn.Embedding(WIDTH, 3),
+    read=lambda: nn.Linear(WIDTH, 3),
+    write=lambda: nn.Linear(WIDTH, 3),
+)
+function("experts", experts, gate=lambda: nn.Linear(WIDTH, 3), experts=lambda: nn.ModuleList(nn.Linear(WIDTH, 4) for _ in range(3)))
+function("codebook", codebook, fc=lambda: nn.Linear(LENGTH, 4), codes=lambda: nn.Embedding(7, 4))
+on_x("teacher in a buffer", Teacher)
+function("reversed gradient", lambda m, x, ids: m.fc(x) + Reverse.apply(m.fc(x).tanh(), 0.3), fc=lambda: nn.Linear(LENGTH, 4))
+
 # Attention.
 function(
     "MultiheadAttention",
@@ -246,6 +329,19 @@ def rotate(m, x, ids):
     return turned + torch.view_as_real(z * 0.5).transpose(1, 2).flatten(2)
 
 
+class Turned(nn.Module):
+    """Rotary angles in a complex buffer that is not saved."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(LENGTH, 6)
+        self.register_buffer("turn", torch.polar(torch.ones(WIDTH, 3), torch.arange(3 * WIDTH).view(WIDTH, 3) * 0.3), persistent=False)
+
+    def forward(self, x):
+        return torch.view_as_real(torch.view_as_complex(self.fc(x).unflatten(-1, (3, 2))) * self.turn)
+
+
+on_x("complex buffer", Turned)
 function("complex rotation", rotate, fc=lambda: nn.Linear(LENGTH, 6))
 
 

@@ -226,6 +226,7 @@ constexpr KernelRow kRows[] = {
     {"aten.expand_copy.default", "self=f32[8] size=[4,8] -> f32[4,8]"},
     {"aten.fill.Scalar", "self=f32[4,8] value=2.5 -> f32[4,8]"},
     {"aten.fill.Tensor", "self=f32[4,8] value=f32[] -> f32[4,8]"},
+    {"aten.zero.default", "self=f32[4,8] -> f32[4,8]"},
     {"aten.flip.default", "self=f32[2,5,6] dims=[0,-1] -> f32[2,5,6]"},
     {"aten.full.default", "size=[4,8] fill_value=3 -> i64[4,8]"},
     {"aten.full_like.default", "self=f32[4,8] fill_value=3 -> f32[4,8]"},

@@ -233,6 +233,19 @@ TEST(TcpStrangers, IdleConnectionsDoNotShutRanksOut) {
   EXPECT_LT(seconds, 0.25);
 }
 
+// Where many call there is always one to hear: the deadline holds all the same, or the error that
+// names the missing ranks would wait for a pause.
+TEST(TcpStrangers, NobodyIsHeardAfterTheDeadline) {
+  comm::Door door(comm::listen_at(0, true));
+  ASSERT_TRUE(door.ok());
+  comm::Hello hello;  // whole, so that its caller would be a visitor
+  hello.group = 0;
+  const device::Descriptor caller = call(door.port());
+  say(caller, &hello, sizeof(hello));
+  EXPECT_FALSE(door.next(in_ms(0), {}).has_value());
+  EXPECT_TRUE(door.next(in_ms(20'000), {}).has_value());
+}
+
 TEST(TcpStrangers, ThousandsCallWhileRanksMeet) {
   const int port = free_port();
   const pid_t caller = fork_ranks(1, [&](int) {

@@ -188,6 +188,7 @@ def _choices():
     sample("fill.Scalar", lambda m: call(m.x(3, 5), 1))
     sample("fill.Tensor", lambda m: call(m.x(3, 5), m.x()))
     sample("logical_and logical_or logical_xor", lambda m: call(m.x(3, 5), m.x(3, 5)))
+    sample("zero", lambda m: call(m.x(3, 5)))
     sample("masked_fill.Scalar", lambda m: call(m.x(3, 5), m.mask(3, 5), 1))
     sample("masked_fill.Tensor", lambda m: call(m.x(3, 5), m.mask(5), m.x()))
     sample("where.Scalar", lambda m: call(m.mask(3, 5), 1, 2))

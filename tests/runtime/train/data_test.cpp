@@ -433,6 +433,13 @@ TEST(TensorData, ReadsRowsByNameAndChecksThem) {
   ASSERT_FALSE(outside.ok());
   EXPECT_NE(outside.sentence().find("value 10 of 'label' in sample 3"), std::string::npos);
 
+  batch.request.inputs[1].guessed = true;  // nothing is known of the range
+  auto unchecked = train::DataSource::open({path}, batch.request);
+  ASSERT_TRUE(unchecked.ok()) << unchecked.status().to_string();
+  EXPECT_TRUE((*unchecked)->check(3).ok());
+  EXPECT_TRUE((*unchecked)->fill(3, 0, batch.bound()).ok());
+  EXPECT_EQ(batch.data<int64_t>(1)[0], 10);
+
   Batch wrong;
   wrong.add("image", plan::InputRole::Float, DType::F64, {1, 3}, 0, 1);
   EXPECT_EQ(base::exit_code(train::DataSource::open({path}, wrong.request).status().kind()), 65);

@@ -235,6 +235,18 @@ TEST(Import, ReadsWhichRowAnInitializerLeavesZero) {
   EXPECT_NE(step->model_digest, without->model_digest);
 }
 
+TEST(Import, ReadsWhichRangesAreGuessed) {
+  EditedArchive archive("mlp.pt2");
+  auto without = archive.import();
+  ASSERT_TRUE(without.ok());
+  EXPECT_FALSE(without->inputs[1].guessed);
+  archive.replace(kDescription, "\"role\":\"class\"", "\"guessed\":true,\"role\":\"class\"");
+  auto step = archive.import();
+  ASSERT_TRUE(step.ok()) << step.status().to_string();
+  EXPECT_TRUE(step->inputs[1].guessed);
+  EXPECT_NE(step->model_digest, without->model_digest);
+}
+
 TEST(Import, GuessesInputsWithoutADescription) {
   EditedArchive archive("mlp.pt2");
   archive.remove(kDescription);
@@ -244,6 +256,7 @@ TEST(Import, GuessesInputsWithoutADescription) {
   EXPECT_EQ(step->inputs[0].role, ir::InputRole::Float);
   EXPECT_EQ(step->inputs[1].role, ir::InputRole::Class);
   EXPECT_EQ(step->inputs[1].high, 10);
+  EXPECT_FALSE(step->inputs[1].guessed);  // the loss has so many classes
   EXPECT_EQ(step->inputs[2].role, ir::InputRole::LossScale);
   EXPECT_EQ(notes.size(), 2u);
   EXPECT_EQ(step->parameters[0].initializer.kind, ir::InitKind::Unknown);

@@ -52,6 +52,17 @@ TEST(Ties, RecordsWithoutBytesSayNothing) {
   EXPECT_EQ(step->parameters.size(), 6u);
 }
 
+// 2.bias, [64], lies in 0.weight without being a part of the step's one parameter.
+TEST(Ties, PartsOfATrainedParameterAreRefused) {
+  EditedArchive archive("mlp.pt2");
+  archive.replace(kWeights, "\"path_name\": \"weight_3\"", "\"path_name\": \"weight_0\"");
+  auto step = archive.import();
+  ASSERT_FALSE(step.ok());
+  EXPECT_EQ(step.status().code(), "DC2057");
+  EXPECT_NE(step.status().sentence().find("0.weight"), std::string::npos);
+  EXPECT_NE(step.status().sentence().find("2.bias"), std::string::npos);
+}
+
 TEST(Ties, RedirectedAliasesAreNamesOnly) {
   EditedArchive archive("mlp.pt2");
   archive.replace(kDescription, "\"aliases\":{}", "\"aliases\":{\"head.weight\":\"0.weight\"}");

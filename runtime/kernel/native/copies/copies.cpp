@@ -326,6 +326,7 @@ constexpr Row kRows[] = {
     {"aten.stack.default", stack},
     {"aten.tril.default", triangle<true>},
     {"aten.triu.default", triangle<false>},
+    {"aten.zero.default", constant<0>},
     {"aten.zeros.default", constant<0>},
     {"aten.zeros_like.default", constant<0>},
 };

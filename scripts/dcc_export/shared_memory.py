@@ -1,0 +1,61 @@
+"""Tensors of a module that lie in the same memory without being one tensor.
+
+In PyTorch each of them follows the updates of the others; in an exported step every parameter and buffer has its own memory.
+"""
+
+import torch
+
+from .errors import ExportError
+
+
+def require_own_memory(tensors):
+    """Raises ExportError if a trained parameter shares elements with another of `tensors` {name: tensor}."""
+    spans = sorted(((*_span(t), n) for n, t in tensors.items() if t.device.type != "meta" and t.numel() > 0), key=lambda span: span[:2])
+    order = {name: (not _trained(tensor), place) for place, (name, tensor) in enumerate(tensors.items())}
+    open_spans = []
+    for begin, end, name in spans:
+        open_spans = [span for span in open_spans if span[1] > begin]
+        for _, _, other in open_spans:
+            pair = sorted((other, name), key=order.get)
+            if _trained(tensors[pair[0]]) and _overlap(*(tensors[n] for n in pair)):
+                raise ExportError(_sentence(tensors, *pair))
+        open_spans.append((begin, end, name))
+
+
+def _trained(tensor):
+    return isinstance(tensor, torch.nn.Parameter) and tensor.requires_grad
+
+
+def _span(tensor):
+    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return tensor.data_ptr(), tensor.data_ptr() + (reach + 1) * tensor.element_size()
+
+
+def _overlap(a, b):
+    """Of two tensors whose spans overlap: whether an element of one is an element of the other."""
+    if a.element_size() != b.element_size() or all(_is_dense(t) for t in (a, b)):
+        return True
+    return bool(torch.isin(_addresses(a), _addresses(b)).any())
+
+
+def _is_dense(tensor):
+    begin, end = _span(tensor)
+    return end - begin == tensor.numel() * tensor.element_size()
+
+
+def _addresses(tensor):
+    at = torch.tensor(tensor.data_ptr())
+    for size, stride in zip(tensor.shape, tensor.stride()):
+        at = at[..., None] + torch.arange(size) * (stride * tensor.element_size())
+    return at.flatten()
+
+
+def _sentence(tensors, parameter, other):
+    if _trained(tensors[other]):
+        cure = f"make them one parameter, as in module.{other} = module.{parameter}, or give each its own values with .clone()"
+        return f"parameters {parameter} and {other} lie in the same memory but are two tensors, so that an optimizer would update it twice; {cure}"
+    what = "parameter" if isinstance(tensors[other], torch.nn.Parameter) else "buffer"
+    return (
+        f"{what} {other} lies in the memory of parameter {parameter}, whose updates it would follow; read the parameter itself in forward, "
+        f"or give {other} its own values with .clone()"
+    )

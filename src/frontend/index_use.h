@@ -1,0 +1,20 @@
+// What an integer input of an archive without a description indexes.
+#pragma once
+
+#include <optional>
+
+#include "src/ir/graph.h"
+
+namespace dc::frontend {
+
+struct IndexUse {
+  bool embedding = false;  // else it selects classes
+  int64_t bound = 0;       // exclusive
+  bool of_all = true;      // every value of the input is below the bound
+};
+
+// Follows an integer input to the embeddings and losses that it indexes. Parts of the input
+// (columns) may have bounds of their own, or none: the least one is returned, as not `of_all`.
+std::optional<IndexUse> index_use(const ir::Graph& graph, ir::ValueId input);
+
+}  // namespace dc::frontend
