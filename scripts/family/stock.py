@@ -118,8 +118,9 @@ def _train(family, values, recipe, liveliness):
     if again.losses != given.losses:
         raise ValueError("two equal runs give different losses, so the model itself draws random numbers")
     reverse = _run(_restored(model, start), data, batch, reverse=True)
-    if not max(_loss_distances(reverse, given)) <= CHAOS:
-        raise ValueError(f"its losses change by {max(_loss_distances(reverse, given)):.1g} when rows are summed in another order")
+    change = max(_loss_distances(reverse, given))
+    if not change <= CHAOS:
+        raise ValueError(f"its losses change by {change:.1g} when rows are summed in another order")
     others = [reverse, *(_run(_nudged(model, start, seed), data, batch, reverse=False) for seed in NUDGES)]
     spreads = [max(step) for step in zip(*(_loss_distances(run, given) for run in others), strict=True)]
     apart = {n: max(float((run.gradients[n] - g).norm()) for run in others) for n, g in given.gradients.items()}

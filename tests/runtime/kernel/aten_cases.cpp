@@ -182,4 +182,21 @@ double difference(KernelBench& bench, int32_t output, const ExpectedTensor& expe
   return worst / std::max(largest, 1e-30);
 }
 
+double native_bound(DType dtype) {
+  switch (dtype) {
+    case DType::F64:
+      return 1e-12;
+    case DType::F32:
+      return 3e-6;
+    case DType::F16:
+      return 0x1p-9;
+    case DType::BF16:
+      return 0x1p-6;
+    default:
+      return 0;
+  }
+}
+
+bool has_values(const AtenCase& test) { return test.op.find("empty") == std::string::npos; }
+
 }  // namespace dc::runtime

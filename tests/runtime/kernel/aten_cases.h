@@ -41,6 +41,13 @@ plan::Instruction place(KernelBench& bench, const AtenCase& test);
 // expected magnitude; 0 means equal bits. Of integers that differ, infinite.
 double difference(KernelBench& bench, int32_t output, const ExpectedTensor& expected);
 
+// The bound of that difference for a native kernel, on CPUs and GPUs: a few roundings of the type
+// that the result is stored in, and of f32, which is computed in.
+double native_bound(base::DType dtype);
+
+// Whether results have values: what only takes memory has none.
+bool has_values(const AtenCase& test);
+
 // The element `index` of memory without gaps.
 double element(const uint8_t* bytes, base::DType dtype, int64_t index);
 

@@ -12,23 +12,6 @@ namespace {
 
 using base::DType;
 
-// Largest difference relative to the largest magnitude of the expected result: a few roundings of
-// the type that the result is stored in, and of f32, which is computed in.
-double bound_of(DType dtype) {
-  switch (dtype) {
-    case DType::F64:
-      return 1e-12;
-    case DType::F32:
-      return 3e-6;
-    case DType::F16:
-      return 0x1p-9;
-    case DType::BF16:
-      return 0x1p-6;
-    default:
-      return 0;
-  }
-}
-
 // The bound of one result. PyTorch's layer norm rounds its sums over rows to the operands' type on
 // the way to a gradient in f32, and so does its batch norm the bias's gradient, where operands are
 // not contiguous; ours do not. Where old and new running statistics of 16 bits nearly cancel each
@@ -36,14 +19,12 @@ double bound_of(DType dtype) {
 double bound_of(const AtenCase& sample, size_t result) {
   const DType dtype = sample.results[result].dtype;
   if (sample.op == "aten._native_batch_norm_legit_functional.default" && result >= 3)
-    return 2 * bound_of(dtype);
+    return 2 * native_bound(dtype);
   const bool rounds = sample.op == "aten.native_layer_norm_backward.default" ||
                       (result == 2 && sample.op.ends_with("batch_norm_backward.default"));
-  if (!rounds) return bound_of(dtype);
-  return std::max(bound_of(dtype), bound_of(sample.results[0].dtype));
+  if (!rounds) return native_bound(dtype);
+  return std::max(native_bound(dtype), native_bound(sample.results[0].dtype));
 }
-
-bool has_values(const std::string& op) { return op.find("empty") == std::string::npos; }
 
 // Whether the compiler would choose the native kernel. It may leave out what the kernel takes, but
 // never the other way round.
@@ -70,7 +51,7 @@ void run_sample(kernel::KernelProvider& provider, const AtenCase& sample,
     const auto status = (*kernel)->launch(*device::cpu_device().make_stream());
     ASSERT_TRUE(status.ok()) << status.to_string();
     for (size_t i = 0; i < step.outputs.size(); ++i) {
-      if (step.outputs[i] < 0 || !has_values(sample.op)) continue;
+      if (step.outputs[i] < 0 || !has_values(sample)) continue;
       EXPECT_LE(difference(bench, step.outputs[i], sample.results[i]), bound_of(sample, i))
           << "result " << i;
     }

@@ -86,21 +86,6 @@ std::vector<const AtenCase*> chosen_samples(const std::string& op) {
   return chosen;
 }
 
-// As of the CPU's kernels on the same samples.
-double bound_of(DType dtype) {
-  switch (dtype) {
-    case DType::F64:
-      return 1e-12;
-    case DType::F32:
-      return 3e-6;
-    case DType::F16:
-      return 0x1p-9;
-    case DType::BF16:
-      return 0x1p-6;
-    default:
-      return 0;
-  }
-}
 double largest_of(const ExpectedTensor& tensor) {
   double largest = 0;
   for (int64_t i = 0; i < std::ssize(tensor.bytes) / base::byte_size(tensor.dtype); ++i)
@@ -108,17 +93,15 @@ double largest_of(const ExpectedTensor& tensor) {
   return largest;
 }
 double bound_of(const AtenCase& sample, size_t result) {
-  const double bound = bound_of(sample.results[result].dtype);
+  const double bound = native_bound(sample.results[result].dtype);
   // PyTorch rounds its sums over rows to the operands' type.
   if (sample.op == "aten.native_layer_norm_backward.default")
-    return std::max(bound, bound_of(sample.results[0].dtype));
+    return std::max(bound, native_bound(sample.results[0].dtype));
   // Rows of equal elements give 0, or what PyTorch's roundings leave; others numbers around 1.
   if (sample.op == "aten.native_layer_norm.default" && result == 0)
     return bound / std::clamp(largest_of(sample.results[0]), 1e-30, 1.0);
   return bound;
 }
-
-bool has_values(const std::string& op) { return op.find("empty") == std::string::npos; }
 
 // False if there is no kernel of this sample.
 bool run_sample(const AtenCase& sample) {
@@ -131,7 +114,7 @@ bool run_sample(const AtenCase& sample) {
   }
   std::ranges::copy(*memory, bench.used().begin());
   for (size_t i = 0; i < step.outputs.size(); ++i) {
-    if (step.outputs[i] < 0 || !has_values(sample.op)) continue;
+    if (step.outputs[i] < 0 || !has_values(sample)) continue;
     EXPECT_LE(difference(bench, step.outputs[i], sample.results[i]), bound_of(sample, i))
         << "result " << i;
   }
