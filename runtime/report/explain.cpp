@@ -10,7 +10,8 @@
 
 #include "runtime/plan/names.h"
 #include "runtime/plan/timeline.h"
-#include "src/base/expression.h"
+#include "src/base/expression_shape.h"
+#include "src/base/shape.h"
 #include "src/base/text.h"
 
 namespace dc::runtime::report {
@@ -110,16 +111,27 @@ class Explainer {
       said.is_stored = std::ranges::count(expression.results, i) != 0;
       made.operations.push_back(std::move(said));
     }
-    // Apart, a value is written once and read by each of its readers.
+    // Apart, a value is written once and read by each of its readers; those of reductions have
+    // none.
+    const int64_t count = elements(expression, made);
     for (size_t i = 0; i < readers.size(); ++i) {
       const int64_t writes = made.operations[i].is_stored ? 0 : 1;
       made.bytes_saved +=
-          (writes + readers[i]) * bytes_of(tensor(made.results[0]), expression.operations[i].dtype);
+          (writes + readers[i]) * count * base::byte_size(expression.operations[i].dtype);
     }
     for (size_t i = 0; i < reads.size(); ++i) {
       const plan::Tensor& operand = tensor(made.operands[i]);
       made.bytes_saved += std::max<int64_t>(reads[i] - 1, 0) * bytes_of(operand, operand.dtype);
     }
+  }
+
+  // Of each value that is no reduction's.
+  int64_t elements(const Expression& expression, const ExplainedFusion& made) const {
+    std::vector<std::span<const int64_t>> operands, results;
+    for (const int32_t id : made.operands) operands.emplace_back(tensor(id).sizes);
+    for (const int32_t id : made.results) results.emplace_back(tensor(id).sizes);
+    const auto shape = base::shape_of(expression, operands, results);
+    return shape ? base::numel(shape->elements) : 0;
   }
 
   static std::string shown(const base::ExpressionArgument& argument, const ExplainedFusion& made) {
@@ -140,6 +152,8 @@ class Explainer {
       }
       case ExpressionArgumentKind::Word:
         return argument.word;
+      case ExpressionArgumentKind::Ints:
+        return base::shape_text(argument.integers);
     }
     return "";
   }

@@ -1,7 +1,8 @@
 // The text of an Expression:
 //   expression = { value ":" dtype "=" overload "(" [ argument { "," argument } ] ")" ";" }
 //                "->" value { "," value }
-//   argument   = name "=" ( "none" | "true" | "false" | operand | value | number | word )
+//   argument   = name "=" ( "none" | "true" | "false" | operand | value | number | word | list )
+//   list       = "[" [ integer { "," integer } ] "]"
 //   operand    = "a" digits,  value = "t" digits
 // A number with a point, an exponent, "inf" or "nan" is floating.
 #include "src/base/expression.h"
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <functional>
 
 namespace dc::base {
 namespace {
@@ -33,6 +35,11 @@ bool read_number(std::string_view text, Number& value) {
   value = whole;
   return true;
 }
+
+constexpr size_t kMostDims = 64;  // of a reduction
+
+constexpr std::string_view kReductions[] = {"amax.default", "amin.default", "mean.dim",
+                                            "sum.dim_IntList"};
 
 // A letter and digits only, as operands and values are named.
 bool names_tensor(std::string_view word) {
@@ -70,6 +77,12 @@ std::string text_of(const ExpressionArgument& argument) {
       return floating(argument.number);
     case Kind::Word:
       return argument.word;
+    case Kind::Ints: {
+      std::string text = "[";
+      for (size_t i = 0; i < argument.integers.size(); ++i)
+        text += (i == 0 ? "" : ",") + std::to_string(argument.integers[i]);
+      return text + "]";
+    }
   }
   return "";
 }
@@ -156,6 +169,10 @@ class Parser {
     made.name = name("the name of an argument");
     take("=", "'=' and a value");
     if (!ok_) return made;
+    if (skip('[')) {
+      list(made);
+      return made;
+    }
     const auto belongs = [](char c) { return c != ',' && c != ')'; };
     const std::string_view value = take_while(belongs);
     if (value == "none") return made;
@@ -183,6 +200,18 @@ class Parser {
     return made;
   }
 
+  void list(ExpressionArgument& made) {
+    made.kind = Kind::Ints;
+    const auto belongs = [](char c) { return c != ',' && c != ']'; };
+    while (ok_ && !rest_.starts_with(']')) {
+      if (!made.integers.empty()) take(",", "',' or ']'");
+      if (!read_number(take_while(belongs), made.integers.emplace_back()))
+        fail("an integer was expected");
+      if (made.integers.size() > kMostDims) fail("the list is too long");
+    }
+    take("]", "']'");
+  }
+
   void result() {
     int64_t index = -1;
     const std::string label = name("a value such as t0");
@@ -202,8 +231,11 @@ class Parser {
         const auto index = static_cast<size_t>(argument.integer);
         if (argument.kind == Kind::Operand) reads_operand[index] = true;
         if (argument.kind == Kind::Value) is_read[index] = true;
+        if (argument.kind == Kind::Value && is_reduction(made_.operations[index].overload))
+          fail("t" + std::to_string(index) + " is the value of a reduction, and is read");
       }
     }
+    check_reductions();
     for (const size_t result : made_.results) is_read[result] = true;
     const auto unread = [&](const std::vector<bool>& read, const char* letter) {
       const auto found = std::ranges::find(read, false);
@@ -217,6 +249,33 @@ class Parser {
            " operands and results");
   }
 
+  void check_reductions() {
+    const ExpressionOperation* first = nullptr;
+    size_t count = 0;
+    for (const ExpressionOperation& operation : made_.operations) {
+      if (!is_reduction(operation.overload)) continue;
+      ++count;
+      if (first == nullptr) first = &operation;
+      const std::span<const int64_t> dims = folded_dims(operation);
+      if (!is_well_formed(operation)) fail("the arguments of a reduction are wrong");
+      if (!std::ranges::equal(dims, folded_dims(*first)))
+        fail("its reductions fold different dims");
+    }
+    if (count > Expression::kMostReductions)
+      fail("there are more than " + std::to_string(Expression::kMostReductions) + " reductions");
+  }
+  // A tensor, and dims in ascending order.
+  static bool is_well_formed(const ExpressionOperation& reduction) {
+    const auto& arguments = reduction.arguments;
+    if (arguments.empty() || arguments[0].name != "self" ||
+        (arguments[0].kind != Kind::Operand && arguments[0].kind != Kind::Value))
+      return false;
+    const std::span<const int64_t> dims = folded_dims(reduction);
+    return arguments.size() == 2 && arguments[1].name == "dim" && !dims.empty() &&
+           std::ranges::adjacent_find(dims, std::greater_equal<>()) == dims.end() &&
+           dims.front() >= 0 && dims.back() < static_cast<int64_t>(kMostDims);
+  }
+
   std::string_view whole_, rest_;
   Expression made_;
   bool ok_ = true;
@@ -224,6 +283,16 @@ class Parser {
 };
 
 }  // namespace
+
+bool is_reduction(std::string_view overload) {
+  return std::ranges::count(kReductions, overload) != 0;
+}
+
+std::span<const int64_t> folded_dims(const ExpressionOperation& reduction) {
+  for (const ExpressionArgument& argument : reduction.arguments)
+    if (argument.kind == Kind::Ints) return argument.integers;
+  return {};
+}
 
 bool is_expression_word(std::string_view text) {
   return !text.empty() && !is_digit(text[0]) && std::ranges::all_of(text, is_name_char) &&
@@ -238,6 +307,12 @@ size_t Expression::operands() const {
     }
   }
   return static_cast<size_t>(count);
+}
+
+bool Expression::has_reductions() const {
+  return std::ranges::any_of(operations, [](const ExpressionOperation& operation) {
+    return is_reduction(operation.overload);
+  });
 }
 
 std::string Expression::text() const {

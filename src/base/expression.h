@@ -9,10 +9,19 @@
 // it never lies in memory. So a fused kernel gives the bits that the kernels of its operations give
 // one after the other.
 //
+// At its end an expression may have reductions, which fold dims of that shape (is_reduction()):
+//
+//   "t0:f32=mul.Tensor(self=a0,other=a1);t1:f32=sum.dim_IntList(self=t0,dim=[0,1]);->t1"
+//
+// Their values are results, and no operation reads them. All fold the same dims.
+// The order is that in which the native kernel of the overload folds a row-major tensor
+// (runtime/kernel/native/reductions/fold.h). Which shapes fit is in expression_shape.h.
+//
 // It is data, in plans too: text that is read and checked before anything runs.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,14 +31,15 @@
 
 namespace dc::base {
 
-enum class ExpressionArgumentKind : uint8_t { None, Operand, Value, Bool, Int, Float, Word };
+enum class ExpressionArgumentKind : uint8_t { None, Operand, Value, Bool, Int, Float, Word, Ints };
 
 struct ExpressionArgument {
   std::string name;  // in the overload's schema
   ExpressionArgumentKind kind = ExpressionArgumentKind::None;
-  int64_t integer = 0;  // Operand and Value: which; Bool: 0 or 1; Int
-  double number = 0;    // Float
-  std::string word;     // Word: letters, digits and _
+  int64_t integer = 0;                 // Operand and Value: which; Bool: 0 or 1; Int
+  double number = 0;                   // Float
+  std::string word;                    // Word: letters, digits and _
+  std::vector<int64_t> integers = {};  // Ints
   bool operator==(const ExpressionArgument&) const = default;
 };
 
@@ -43,17 +53,25 @@ struct ExpressionOperation {
 struct Expression {
   static constexpr size_t kMostOperations = 64;
   static constexpr size_t kMostTensors = 16;  // operands and results
+  static constexpr size_t kMostReductions = 4;
 
   std::vector<ExpressionOperation> operations;
   std::vector<size_t> results;  // operations, each once
 
   size_t operands() const;  // a0 to the one before this
+  bool has_reductions() const;
   std::string text() const;
   // What text() gives, and nothing else: every operand up to the last is read, every value is read
   // or a result. BadInput (65), DC1401, says what is wrong.
   static Result<Expression> parse(std::string_view text);
   bool operator==(const Expression&) const = default;
 };
+
+// Whether an operation of this overload folds dims: sum.dim_IntList, mean.dim, amax.default and
+// amin.default. Its arguments are self and dim, in ascending order.
+bool is_reduction(std::string_view overload);
+// The dims that a reduction folds.
+std::span<const int64_t> folded_dims(const ExpressionOperation& reduction);
 
 // Whether the text can be an argument of kind Word.
 bool is_expression_word(std::string_view text);

@@ -4,8 +4,9 @@
 #include <span>
 #include <string>
 
-#include "src/base/expression.h"
+#include "src/base/expression_shape.h"
 #include "src/base/kernel_items.h"
+#include "src/base/shape.h"
 #include "src/ir/native_ops.h"
 
 namespace dc::cost {
@@ -86,17 +87,31 @@ class FusedDescription {
   }
 
  private:
-  bool fits() const {
-    const auto& results = tensors_.results;
-    return tensors_.inputs.size() == expression_.operands() && !results.empty() &&
-           results.size() == expression_.results.size() &&
-           std::ranges::all_of(results, [&](const std::optional<TensorMeta>& result) {
-             return result && !result->shape.empty() &&
-                    std::ranges::equal(result->shape, results[0]->shape);
-           });
+  bool fits() {
+    std::vector<std::span<const int64_t>> operands, results;
+    for (const TensorMeta& operand : tensors_.inputs) operands.emplace_back(operand.shape);
+    for (const std::optional<TensorMeta>& result : tensors_.results) {
+      if (!result) return false;
+      results.emplace_back(result->shape);
+    }
+    if (results.empty()) return false;
+    const auto shape = base::shape_of(expression_, operands, results);
+    if (!shape || shape->elements.empty()) return false;
+    shape_ = *shape;
+    return true;
   }
 
-  std::span<const int64_t> shape() const { return tensors_.results[0]->shape; }
+  std::span<const int64_t> shape() const { return shape_.elements; }
+  bool is_reduction(size_t operation) const {
+    return base::is_reduction(expression_.operations[operation].overload);
+  }
+  std::optional<std::vector<int64_t>> steps(size_t number) const {
+    const bool folds =
+        number < tensors_.results.size() && is_reduction(expression_.results[number]);
+    const TensorMeta& own = tensor(number);
+    if (folds) return base::strides_of_reduced(shape_, own.shape, own.strides);
+    return steps_of(own, shape());
+  }
   size_t count() const { return tensors_.results.size() + tensors_.inputs.size(); }
   const TensorMeta& tensor(size_t number) const {
     const size_t results = tensors_.results.size();
@@ -107,7 +122,7 @@ class FusedDescription {
   bool walk() {
     std::vector<std::vector<int64_t>> steps;
     for (size_t i = 0; i < count(); ++i) {
-      auto own = steps_of(tensor(i), shape());
+      auto own = this->steps(i);
       if (!own) return false;
       steps.push_back(*std::move(own));
     }
@@ -118,8 +133,9 @@ class FusedDescription {
       for (const std::vector<int64_t>& own : steps) loop.steps.push_back(own[dim]);
       dims.push_back(std::move(loop));
     }
-    std::ranges::stable_sort(dims, std::ranges::greater(),
-                             [](const Loop& dim) { return dim.steps[0]; });
+    if (shape_.folded.empty())
+      std::ranges::stable_sort(dims, std::ranges::greater(),
+                               [](const Loop& dim) { return dim.steps[0]; });
     for (Loop& dim : dims) {
       const auto joins = [&](const Loop& outer) {
         for (size_t i = 0; i < count(); ++i) {
@@ -172,12 +188,20 @@ class FusedDescription {
     const std::string name = "aten." + operation.overload;
     const std::vector<std::string_view>& known = fused_primitives();
     FusedOperation made;
-    made.primitive =
-        static_cast<size_t>(std::ranges::find(known, working_operator(operation)) - known.begin());
-    if (made.primitive == known.size()) return false;
+    const bool folds = is_reduction(number);
+    if (folds) ++made_.reductions;
+    if (!folds) {
+      made.primitive = static_cast<size_t>(std::ranges::find(known, working_operator(operation)) -
+                                           known.begin());
+      if (made.primitive == known.size()) return false;
+    }
     made.dtype = made.computes = operation.dtype;
-    made.is_result = std::ranges::count(expression_.results, number) != 0;
-    made.written_bytes = made_.elements * static_cast<double>(base::byte_size(operation.dtype));
+    const auto result = std::ranges::find(expression_.results, number);
+    made.is_result = result != expression_.results.end();
+    const TensorMeta* reduced =
+        folds ? &tensor(static_cast<size_t>(result - expression_.results.begin())) : nullptr;
+    made.written_bytes = (folds ? static_cast<double>(reduced->numel()) : made_.elements) *
+                         static_cast<double>(base::byte_size(operation.dtype));
     base::KernelSignature apart(name, base::Provider::Native, signature_.space());
     bool is_first = true;
     for (const ExpressionArgument& argument : operation.arguments) {
@@ -193,10 +217,21 @@ class FusedDescription {
     if (operation.overload == "_to_copy.default")
       apart.add_attribute("dtype", static_cast<int64_t>(operation.dtype));
     apart.begin_results();
-    apart.add_tensor(operation.dtype, shape(), tensors_.results[0]->strides);
+    if (folds) {
+      apart.add_tensor(operation.dtype, reduced->shape, reduced->strides);
+    } else {
+      apart.add_tensor(operation.dtype, shape(), value_strides());
+    }
     made.apart = time_(apart);
     made_.operations.push_back(std::move(made));
     return true;
+  }
+
+  // Of values, as the kernels apart would have them.
+  std::vector<int64_t> value_strides() const {
+    if (is_reduction(expression_.results[0])) return base::contiguous_strides(shape());
+    const std::span<const int64_t> strides = tensors_.results[0]->strides;
+    return {strides.begin(), strides.end()};
   }
 
   DType read_dtype(const ExpressionArgument& argument) const {
@@ -221,7 +256,7 @@ class FusedDescription {
       case ExpressionArgumentKind::Value: {
         if (number >= operation) return false;
         const DType dtype = made_.operations[number].dtype;
-        apart.add_tensor(dtype, shape(), tensors_.results[0]->strides);
+        apart.add_tensor(dtype, shape(), value_strides());
         made.read_bytes += made_.operations[number].written_bytes;
         made.reads.push_back(number);
         return true;
@@ -236,6 +271,9 @@ class FusedDescription {
       case ExpressionArgumentKind::Word:
         apart.add_attribute(argument.name, std::string_view(argument.word));
         return true;
+      case ExpressionArgumentKind::Ints:
+        apart.add_attribute(argument.name, std::span<const int64_t>(argument.integers));
+        return true;
     }
     return false;
   }
@@ -244,6 +282,7 @@ class FusedDescription {
   const Expression& expression_;
   const KernelTime& time_;
   const base::KernelTensors tensors_;
+  base::ExpressionShape shape_;
   std::vector<Loop> loops_;  // outermost first, never empty after walk()
   double rows_at_once_ = 1;
   FusedKernel made_;

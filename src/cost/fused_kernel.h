@@ -15,7 +15,7 @@ namespace dc::cost {
 const std::vector<std::string_view>& fused_primitives();
 
 struct FusedOperation {
-  size_t primitive = 0;                                               // in fused_primitives()
+  size_t primitive = 0;  // in fused_primitives(); of a reduction it says nothing
   base::DType computes = base::DType::F32, dtype = base::DType::F32;  // reads; of its value
   std::vector<size_t> reads;                                          // values of operations
   size_t tensors = 0;  // that it reads, values of operations among them
@@ -42,6 +42,7 @@ struct FusedKernel {
   double blocks = 0;    // that the kernel handles one after the other
   std::vector<FusedOperation> operations;
   std::vector<FusedTensor> operands, results;
+  size_t reductions = 0;  // of the operations
 
   double bytes() const;  // of all operands and results
 };

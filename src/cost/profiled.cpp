@@ -96,8 +96,9 @@ ProfiledCost::ProfiledCost(const profile::Profile& profile, const CostModel& fal
 size_t fused_rows(const profile::Profile& profile) {
   const auto& rows = profile.measurements.kernels;
   return static_cast<size_t>(std::ranges::count_if(rows, [](const base::KernelMeasurement& row) {
-    return row.timing.median_ns > 0 &&
-           describe_fused(row.signature, [](const KernelSignature&) { return Estimate(); });
+    const auto kernel =
+        describe_fused(row.signature, [](const KernelSignature&) { return Estimate(); });
+    return row.timing.median_ns > 0 && kernel && kernel->reductions == 0;
   }));
 }
 
@@ -105,7 +106,7 @@ void ProfiledCost::fit_fused(const base::Measurements& measured) {
   std::vector<FusedSample> samples;
   for (const base::KernelMeasurement& row : measured.kernels) {
     std::optional<FusedKernel> kernel = described(row.signature);
-    if (kernel && row.timing.median_ns > 0)
+    if (kernel && kernel->reductions == 0 && row.timing.median_ns > 0)
       samples.push_back({*std::move(kernel), base::Nanos{row.timing.median_ns}});
   }
   if (samples.size() >= FittedFused::kFewestSamples)
@@ -122,7 +123,8 @@ std::optional<Estimate> ProfiledCost::fused(const KernelSignature& kernel) const
     return Estimate{{row->second.time_ns}, Source::Measured};
   const std::optional<FusedKernel> taken_apart = described(kernel);
   if (!taken_apart) return std::nullopt;
-  if (fused_) return Estimate{fused_->time(*taken_apart), Source::Learned};
+  if (fused_ && taken_apart->reductions == 0)
+    return Estimate{fused_->time(*taken_apart), Source::Learned};
   return closed_form(*taken_apart);
 }
 

@@ -1,7 +1,7 @@
 // Types and attributes of the project's own ops, as ops.h words their meaning.
 #include <algorithm>
 
-#include "src/base/expression.h"
+#include "src/base/expression_shape.h"
 #include "src/base/step_scalars.h"
 #include "src/ir/group.h"
 #include "src/ir/verifier.h"
@@ -144,16 +144,17 @@ class OpChecker {
     if (!body.ok()) return bad("DC2205", body.status().sentence());
     if (body->operands() != node_.operands.size() || body->results.size() != node_.results.size())
       return wrong("the expression has other numbers of operands or results");
-    if (out().shape.empty()) return wrong("the results must have dims");
+    std::vector<std::span<const int64_t>> operands, results;
     for (size_t i = 0; i < node_.results.size(); ++i) {
       const TensorType& type = scope_.type(node_.results[i]);
-      if (type.dtype != body->operations[body->results[i]].dtype || type.shape != out().shape)
-        return wrong("the results must have one shape and the element types of their values");
+      if (type.dtype != body->operations[body->results[i]].dtype)
+        return wrong("the results must have the element types of their values");
+      results.emplace_back(type.shape);
     }
-    for (size_t i = 0; i < node_.operands.size(); ++i) {
-      if (!base::broadcasts_to(in(i).shape, out().shape))
-        return wrong("operand " + std::to_string(i) + " cannot be broadcast to the results");
-    }
+    for (size_t i = 0; i < node_.operands.size(); ++i) operands.emplace_back(in(i).shape);
+    const auto shape = base::shape_of(*body, operands, results);
+    if (!shape) return wrong("the operands and results do not have the shapes of the expression");
+    if (shape->elements.empty()) return wrong("the values must have dims");
     return {};
   }
 

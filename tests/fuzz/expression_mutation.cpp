@@ -15,7 +15,7 @@ using base::ExpressionOperation;
 using Kind = base::ExpressionArgumentKind;
 
 constexpr Kind kKinds[] = {Kind::None, Kind::Operand, Kind::Value, Kind::Bool,
-                           Kind::Int,  Kind::Float,   Kind::Word};
+                           Kind::Int,  Kind::Float,   Kind::Word,  Kind::Ints};
 constexpr int64_t kIntegers[] = {0,  1,  2,  3,   15,
                                  16, 63, 64, 255, std::numeric_limits<int64_t>::max()};
 constexpr double kFloats[] = {0.0,
@@ -40,7 +40,10 @@ void change_argument(ExpressionOperation& operation, Choices& choices) {
   if (arguments.empty()) return;
   const size_t at = choices.below(arguments.size());
   ExpressionArgument& argument = arguments[at];
-  switch (choices.below(6)) {
+  switch (choices.below(7)) {
+    case 6:
+      argument.integers.push_back(one_of(choices, kIntegers));
+      break;
     case 0:
       argument.kind = one_of(choices, kKinds);
       if (argument.word.empty()) argument.word = "tanh";

@@ -52,6 +52,14 @@ constexpr KernelRow kRows[] = {
      "a0=i64[5,7] a1=i32[7] "
      "body='t0:i64=add.Tensor(self=a0,other=a1);t1:bool=gt.Scalar(self=t0,other=2);"
      "t2:f16=_to_copy.default(self=t1);->t0,t2' -> i64[5,7] f16[5,7]"},
+    {"dc.fused",
+     "a0=bf16[3,600] a1=f32[600] "
+     "body='t0:f32=mul.Tensor(self=a0,other=a1);t1:f32=sum.dim_IntList(self=t0,dim=[1]);"
+     "t2:f32=amax.default(self=a0,dim=[1]);->t0,t1,t2' -> f32[3,600] f32[3,1] f32[3]"},
+    {"dc.fused",
+     "a0=f32[70,2,9] a1=f32[9] a2=i32[2,9] "
+     "body='t0:f32=mul.Tensor(self=a0,other=a1);t1:f64=mean.dim(self=t0,dim=[0,1]);"
+     "t2:i64=sum.dim_IntList(self=a2,dim=[0,1]);->t1,t2' -> f64[9] i64[1,1,9]"},
     {"dc.clip_and_check", "s=f64[11] table=f64[2,5] h=f64[24] clip=true ->"},
     {"dc.check_finite", "s=f64[11] row=f64[5] losses=f64[2] param=1 ->"},
     {"dc.scale", "x=f32[37] h=f64[24] -> @0"},

@@ -239,6 +239,11 @@ class Writer {
 
 base::Result<KernelSource> fused_source(const Expression& expression,
                                         const native::ExpressionTensors& tensors) {
+  if (expression.has_reductions()) {
+    return base::Status(base::ErrorKind::Unsupported, "DC6155",
+                        "fused kernels of GPUs have no reductions; compile the plan with --device "
+                        "cuda, which keeps reductions apart");
+  }
   DC_ASSIGN_OR_RETURN(
       const native::Operations operations,
       native::Operations::of(expression, tensors.operands, !tensors.results[0].sizes.empty()));

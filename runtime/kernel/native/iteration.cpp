@@ -19,7 +19,8 @@ std::optional<std::vector<int64_t>> broadcast_strides(const BoundTensor& tensor,
   return strides;
 }
 
-Iteration::Iteration(std::span<const int64_t> sizes, std::span<const std::vector<int64_t>> strides)
+Iteration::Iteration(std::span<const int64_t> sizes, std::span<const std::vector<int64_t>> strides,
+                     DimOrder order)
     : count_(base::numel(sizes)), tensors_(strides.size()) {
   std::vector<Dim> dims;
   for (size_t dim = 0; dim < sizes.size(); ++dim) {
@@ -28,8 +29,9 @@ Iteration::Iteration(std::span<const int64_t> sizes, std::span<const std::vector
     for (size_t t = 0; t < tensors_; ++t) loop.strides[t] = strides[t][dim];
     dims.push_back(loop);
   }
-  std::stable_sort(dims.begin(), dims.end(),
-                   [](const Dim& a, const Dim& b) { return a.strides[0] > b.strides[0]; });
+  if (order == DimOrder::ByStrides)
+    std::stable_sort(dims.begin(), dims.end(),
+                     [](const Dim& a, const Dim& b) { return a.strides[0] > b.strides[0]; });
   for (const Dim& dim : dims) {
     const bool joins = !dims_.empty() && [&] {
       for (size_t t = 0; t < tensors_; ++t) {

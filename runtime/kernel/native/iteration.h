@@ -23,12 +23,15 @@ using Offsets = std::array<int64_t, kMaxTensors>;  // one per tensor, elements
 std::optional<std::vector<int64_t>> broadcast_strides(const BoundTensor& tensor,
                                                       std::span<const int64_t> sizes);
 
+// ByStrides: the order of the strides of tensor 0, the largest first.
+enum class DimOrder : uint8_t { ByStrides, AsTheyAre };
+
 class Iteration {
  public:
   Iteration() = default;
-  // strides[t]: of tensor t, one per dim. Dims come in the order of the strides of tensor 0, the
-  // largest first.
-  Iteration(std::span<const int64_t> sizes, std::span<const std::vector<int64_t>> strides);
+  // strides[t]: of tensor t, one per dim.
+  Iteration(std::span<const int64_t> sizes, std::span<const std::vector<int64_t>> strides,
+            DimOrder order = DimOrder::ByStrides);
 
   bool fits() const { return dims_.size() <= kMaxDims; }  // to be checked before anything runs
   int64_t inner() const { return inner_; }

@@ -2,6 +2,8 @@
 // other: random expressions over random element types, shapes and strides.
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+
 #include "src/ir/native_ops.h"
 #include "tests/runtime/kernel/random_expression.h"
 
@@ -25,46 +27,79 @@ plan::Instruction apart(const ExpressionOperation& operation, const std::vector<
       arg.kind = plan::ArgKind::String;
       arg.s = argument.word;
     }
+    if (argument.kind == ExpressionArgumentKind::Ints) {
+      arg.kind = plan::ArgKind::Ints;
+      arg.ints = argument.integers;
+    }
     args.push_back(arg);
   }
   return instruction("aten." + operation.overload, args, {result});
 }
 
-TEST(FusedKernel, GivesTheBitsOfItsOperations) {
+// Reductions read row-major tensors: an operand lies as one first.
+std::vector<int32_t> row_major(KernelBench& bench, const RandomExpression& draw,
+                               const std::vector<int32_t>& operands) {
+  std::vector<int32_t> made;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    made.push_back(bench.tensor(draw.operands[i].dtype, draw.shape));
+    const base::Status ran = run_native(
+        bench, instruction("aten._to_copy.default", {tensor_arg(operands[i], "self")}, {made[i]}));
+    EXPECT_TRUE(ran.ok()) << ran.to_string();
+  }
+  return made;
+}
+
+// How many of the seeds' expressions were compared.
+int compare_with_operations(uint32_t seeds, Ends ends) {
   int compared = 0;
-  for (uint32_t seed = 0; seed < 3000; ++seed) {
-    RandomExpression draw(seed);
+  for (uint32_t seed = 0; seed < seeds; ++seed) {
+    RandomExpression draw(seed, ends);
     if (draw.operands.size() + draw.expression.results.size() > Expression::kMostTensors) continue;
     const std::string body = draw.expression.text();
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + body);
     const auto parsed = Expression::parse(body);
-    ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
-    ASSERT_EQ(*parsed, draw.expression);
+    EXPECT_TRUE(parsed.ok()) << parsed.status().to_string();
+    if (!parsed.ok()) break;
+    EXPECT_EQ(*parsed, draw.expression);
     KernelBench bench;
     std::vector<int32_t> operands, values, results;
     for (const RandomOperand& operand : draw.operands) {
       operands.push_back(bench.tensor(operand.dtype, operand.sizes, operand.strides));
       fill(bench, operands.back(), operand.dtype, draw);
     }
+    const std::vector<int32_t> whole =
+        ends == Ends::WithReductions ? row_major(bench, draw, operands) : operands;
     for (const ExpressionOperation& operation : draw.expression.operations) {
-      const int32_t value = bench.tensor(operation.dtype, draw.shape);
-      const base::Status ran = run_native(bench, apart(operation, operands, values, value));
-      ASSERT_TRUE(ran.ok()) << ran.to_string();
+      const int32_t value = bench.tensor(operation.dtype, draw.sizes_of(values.size()));
+      const auto& from = base::is_reduction(operation.overload) ? whole : operands;
+      const base::Status ran = run_native(bench, apart(operation, from, values, value));
+      EXPECT_TRUE(ran.ok()) << ran.to_string();
       values.push_back(value);
     }
     for (size_t i = 0; i < draw.expression.results.size(); ++i) {
       const DType dtype = draw.expression.operations[draw.expression.results[i]].dtype;
-      results.push_back(bench.tensor(dtype, draw.shape, draw.result_strides[i]));
+      results.push_back(bench.tensor(dtype, draw.result_sizes[i], draw.result_strides[i]));
     }
     const base::Status ran = run_native(bench, fused(body, operands, results));
-    ASSERT_TRUE(ran.ok()) << ran.to_string();
+    EXPECT_TRUE(ran.ok()) << ran.to_string();
     for (size_t i = 0; i < results.size(); ++i) {
       const int32_t value = values[draw.expression.results[i]];
-      ASSERT_EQ(elements(bench, results[i]), elements(bench, value)) << "result " << i;
+      EXPECT_EQ(elements(bench, results[i]), elements(bench, value)) << "result " << i;
     }
+    if (testing::Test::HasFailure()) break;
     ++compared;
   }
-  EXPECT_GT(compared, 2500);
+  return compared;
+}
+
+TEST(FusedKernel, GivesTheBitsOfItsOperations) {
+  EXPECT_GT(compare_with_operations(3000, Ends::Elementwise), 2500);
+}
+
+// All of them with DCC_SLOW_TESTS=1.
+TEST(FusedKernel, GivesTheBitsOfItsReductions) {
+  const uint32_t seeds = std::getenv("DCC_SLOW_TESTS") != nullptr ? 10000 : 1000;
+  EXPECT_GT(compare_with_operations(seeds, Ends::WithReductions), static_cast<int>(seeds / 10 * 9));
 }
 
 // So the table of the compiler and the kernels of the runtime agree.
@@ -105,12 +140,39 @@ TEST(FusedKernel, RefusesWhatDoesNotFit) {
   EXPECT_EQ(code("t0:f32=add.Tensor(self=a0);->t0", {x}, {y}), "DC6130");
 }
 
+TEST(FusedKernel, RefusesReductionsThatDoNotFit) {
+  KernelBench bench;
+  const int32_t x = bench.tensor(DType::F32, {4, 3, 2}), all = bench.tensor(DType::F32, {}),
+                rows = bench.tensor(DType::F32, {4, 1}), columns = bench.tensor(DType::F32, {2}),
+                middle = bench.tensor(DType::F32, {4, 2}), whole = bench.tensor(DType::I64, {2}),
+                none = bench.tensor(DType::F32, {4, 0, 2});
+  const auto code = [&](const std::string& reduction, int32_t operand, int32_t result) {
+    const std::string body = "t0:f32=neg.default(self=a0);t1:" + reduction + ";->t1";
+    const base::Status status = run_native(bench, fused(body, {operand}, {result}));
+    return status.ok() ? "" : status.code();
+  };
+  EXPECT_EQ(code("f32=sum.dim_IntList(self=t0,dim=[0,1,2])", x, all), "");
+  EXPECT_EQ(code("f32=amax.default(self=t0,dim=[1,2])", x, rows), "");
+  EXPECT_EQ(code("f32=amax.default(self=t0,dim=[0,1])", x, columns), "");
+  EXPECT_EQ(code("i64=sum.dim_IntList(self=t0,dim=[0,1])", x, whole), "");
+  EXPECT_EQ(code("i64=mean.dim(self=t0,dim=[0,1])", x, whole), "DC6130");
+  EXPECT_EQ(code("f32=amax.default(self=t0,dim=[0,1])", x, whole), "DC6130");
+  EXPECT_EQ(code("f32=amax.default(self=t0,dim=[1])", x, middle), "DC6130");
+  EXPECT_EQ(code("f32=amax.default(self=t0,dim=[0,1])", x, rows), "DC6130");
+  EXPECT_EQ(code("f32=amax.default(self=t0,dim=[0,3])", x, columns), "DC6130");
+  EXPECT_EQ(code("f32=sum.dim_IntList(self=t0,dim=[0,1])", none, columns), "DC6130");
+}
+
 // One thing about an expression that a hostile plan may have otherwise.
 void change(RandomExpression& draw) {
   ExpressionOperation& operation =
       draw.expression.operations[draw.below(draw.expression.operations.size())];
   ExpressionArgument& argument = operation.arguments[draw.below(operation.arguments.size())];
-  switch (draw.below(5)) {
+  switch (draw.below(6)) {
+    case 5:
+      argument.integers.push_back(static_cast<int64_t>(draw.below(3)));
+      argument.kind = ExpressionArgumentKind::Ints;
+      break;
     case 0:
       operation.dtype = draw.one_of(
           {DType::F32, DType::F64, DType::BF16, DType::I64, DType::I8, DType::Bool, DType::F16});
@@ -125,7 +187,8 @@ void change(RandomExpression& draw) {
       break;
     case 3:
       operation.overload = draw.one_of({"add.Tensor", "exp.default", "where.self", "mul.Scalar",
-                                        "floor_divide.default", "lt.Tensor", "clamp.default"});
+                                        "floor_divide.default", "lt.Tensor", "clamp.default",
+                                        "sum.dim_IntList", "amax.default"});
       break;
     default:
       draw.expression.results.push_back(draw.below(draw.expression.operations.size()));
@@ -154,7 +217,7 @@ void change(std::string& body, RandomExpression& draw) {
 TEST(FusedKernel, RefusesOrRunsWhatWasChanged) {
   int refused = 0, ran = 0;
   for (uint32_t seed = 0; seed < 6000; ++seed) {
-    RandomExpression draw(seed);
+    RandomExpression draw(seed, seed % 2 == 0 ? Ends::Elementwise : Ends::WithReductions);
     for (size_t changes = draw.below(3); changes > 0; --changes) change(draw);
     std::string body = draw.expression.text();
     if (draw.below(4) == 0) change(body, draw);
@@ -165,7 +228,8 @@ TEST(FusedKernel, RefusesOrRunsWhatWasChanged) {
       fill(bench, operands.back(), operand.dtype, draw);
     }
     for (const size_t value : draw.expression.results)
-      results.push_back(bench.tensor(draw.expression.operations[value].dtype, draw.shape));
+      results.push_back(
+          bench.tensor(draw.expression.operations[value].dtype, draw.sizes_of(value)));
     ++(run_native(bench, fused(body, operands, results)).ok() ? ran : refused);
   }
   EXPECT_GT(refused, 1000);

@@ -47,21 +47,55 @@ struct RandomOperand {
   Sizes sizes, strides;
 };
 
+inline ExpressionArgument integers(const std::string& name, Sizes values) {
+  ExpressionArgument argument;
+  argument.name = name;
+  argument.kind = ExpressionArgumentKind::Ints;
+  argument.integers = std::move(values);
+  return argument;
+}
+// Whether an expression ends with reductions.
+enum class Ends : uint8_t { Elementwise, WithReductions };
+
 // An expression of up to 12 operations, whose operands are of any element types.
 class RandomExpression {
  public:
-  explicit RandomExpression(uint32_t seed) : random_(seed) {
+  explicit RandomExpression(uint32_t seed, Ends ends = Ends::Elementwise) : random_(seed) {
     shape = one_of<Sizes>({{5}, {1500}, {3, 7}, {4, 64}, {2, 3, 5}, {9, 300}, {2, 1, 700}, {1}});
+    if (ends == Ends::WithReductions && below(2) == 0)
+      shape = one_of<Sizes>({{200, 3},
+                             {70, 65},
+                             {2, 40, 17},
+                             {1, 3000},
+                             {3000, 1},
+                             {64, 513},
+                             {65, 1},
+                             {3, 2, 2, 130}});
     for (size_t i = 1 + below(4); i > 0; --i) operands.push_back(operand());
     for (size_t i = 1 + below(12); i > 0 || expression.operations.empty(); i -= i > 0 ? 1 : 0)
       add();
+    if (ends == Ends::WithReductions) add_reductions();
     finish();
   }
 
   Expression expression;
   std::vector<RandomOperand> operands;
-  Sizes shape;
-  std::vector<Sizes> result_strides;
+  Sizes shape;  // of values that are no reductions'
+  std::vector<Sizes> result_sizes, result_strides;
+
+  // Of the value of an operation.
+  Sizes sizes_of(size_t operation) const {
+    const ExpressionOperation& made = expression.operations[operation];
+    if (!base::is_reduction(made.overload)) return shape;
+    const auto dims = base::folded_dims(made);
+    Sizes sizes;
+    for (size_t dim = 0; dim < shape.size(); ++dim) {
+      const bool folds = std::ranges::count(dims, static_cast<int64_t>(dim)) != 0;
+      if (!folds) sizes.push_back(shape[dim]);
+      if (folds && keeps_dims_) sizes.push_back(1);
+    }
+    return sizes;
+  }
 
   size_t below(size_t count) { return random_() % count; }
   template <typename T>
@@ -169,6 +203,37 @@ class RandomExpression {
     value(x.dtype, overload, std::move(arguments));
   }
 
+  // Of some values, over leading or trailing dims.
+  void add_reductions() {
+    const size_t values = expression.operations.size(), count = 1 + below(3);
+    const size_t cut = 1 + below(shape.size());
+    Sizes dims;
+    const bool trailing = below(2) == 0;
+    for (size_t i = 0; i < cut; ++i)
+      dims.push_back(static_cast<int64_t>(trailing ? shape.size() - cut + i : i));
+    keeps_dims_ = below(2) == 0;
+    for (size_t i = 0; i < count; ++i) {
+      const Ref x = i == 0 || below(3) != 0 ? Ref{true, below(values), DType::F32} : any_of(values);
+      const DType from = x.is_value ? expression.operations[x.index].dtype : x.dtype;
+      const bool is_mean = base::is_floating(from) && below(3) == 0;
+      const bool is_sum = is_mean || below(2) == 0;
+      DType dtype = from;
+      if (is_sum && !base::is_floating(from)) dtype = DType::I64;
+      if (is_sum && below(6) == 0) dtype = one_of({DType::F32, DType::F64});
+      const auto self = tensor("self", x.is_value, x.index);
+      const char* overload = is_mean  ? "mean.dim"
+                             : is_sum ? "sum.dim_IntList"
+                                      : one_of({"amax.default", "amin.default"});
+      value(dtype, overload, {self, integers("dim", dims)});
+    }
+  }
+  // Of operands and the first `values` operations.
+  Ref any_of(size_t values) {
+    const size_t at = below(operands.size() + values);
+    if (at < operands.size()) return {false, at, operands[at].dtype};
+    return {true, at - operands.size(), expression.operations[at - operands.size()].dtype};
+  }
+
   // What nothing reads is a result; operands that nothing reads go.
   void finish() {
     std::vector<bool> read(expression.operations.size());
@@ -193,14 +258,21 @@ class RandomExpression {
           argument.integer = kept[static_cast<size_t>(argument.integer)];
       }
     }
+    bool is_known = false;  // the shape, by a result that is no reduction's
     for (size_t i = 0; i < read.size(); ++i) {
       if (read[i] && below(5) != 0) continue;
       expression.results.push_back(i);
-      result_strides.push_back(strides_of(shape));
+      is_known = is_known || !base::is_reduction(expression.operations[i].overload);
+    }
+    if (!is_known) operands[0].sizes = shape, operands[0].strides = strides_of(shape);
+    for (const size_t i : expression.results) {
+      result_sizes.push_back(sizes_of(i));
+      result_strides.push_back(strides_of(result_sizes.back()));
     }
   }
 
   std::mt19937 random_;
+  bool keeps_dims_ = false;  // of reductions' results
 };
 
 inline void fill(KernelBench& bench, int32_t id, DType dtype, RandomExpression& draw) {

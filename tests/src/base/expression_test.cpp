@@ -15,6 +15,9 @@ constexpr const char* kGood[] = {
     "t0:f32=clamp.default(self=a0,min=-inf,max=none);->t0",
     "t0:f64=add.Scalar(self=a0,other=1e-300,flag=true);->t0",
     "t0:f32=full.default(value=nan);->t0",
+    "t0:f32=exp.default(self=a0);t1:f32=sum.dim_IntList(self=t0,dim=[1,2]);->t0,t1",
+    "t0:f32=mul.Tensor(self=a0,other=a0);t1:f32=mean.dim(self=t0,dim=[0]);"
+    "t2:f32=amax.default(self=a0,dim=[0]);->t1,t2",
 };
 
 TEST(Expression, PrintsWhatItRead) {
@@ -50,6 +53,11 @@ TEST(Expression, RefusesWhatIsMalformed) {
     }
     return text + "->t0,t1,t2,t3,t4,t5,t6,t7,t8,t9,t10,t11,t12,t13,t14,t15";
   };
+  const auto five = [] {
+    std::string text;
+    for (int i = 0; i < 5; ++i) text += "t" + std::to_string(i) + ":f32=mean.dim(self=a0,dim=[0]);";
+    return text + "->t0,t1,t2,t3,t4";
+  };
   std::string long_one;
   for (int i = 0; i < 65; ++i) {
     long_one += "t" + std::to_string(i) +
@@ -78,6 +86,22 @@ TEST(Expression, RefusesWhatIsMalformed) {
       {"t0:f32=neg.default(self=a00);->t0", "no value of an argument"},
       {sixteen(), "more than 16 operands and results"},
       {long_one + "->t64", "more than 64 operations"},
+      {"t0:f32=amax.default(self=a0,dim=[0]);t1:f32=neg.default(self=t0);->t1", "a reduction"},
+      {"t0:f32=amax.default(self=a0,dim=[0]);->", "a value such as t0"},
+      {"t0:f32=amax.default(self=a0);->t0", "the arguments of a reduction"},
+      {"t0:f32=amax.default(self=a0,dim=[]);->t0", "the arguments of a reduction"},
+      {"t0:f32=amax.default(self=a0,dim=[1,0]);->t0", "the arguments of a reduction"},
+      {"t0:f32=amax.default(self=a0,dim=[1,1]);->t0", "the arguments of a reduction"},
+      {"t0:f32=amax.default(self=a0,dim=[-1]);->t0", "the arguments of a reduction"},
+      {"t0:f32=amax.default(self=a0,dim=[64]);->t0", "the arguments of a reduction"},
+      {"t0:f32=amax.default(self=a0,dim=0);->t0", "the arguments of a reduction"},
+      {"t0:f32=amax.default(self=0.5,dim=[0]);->t0", "the arguments of a reduction"},
+      {"t0:f32=amax.default(self=a0,dim=[0]);t1:f32=amin.default(self=a0,dim=[1]);->t0,t1",
+       "different dims"},
+      {"t0:f32=amax.default(self=a0,dim=[0);->t0", "an integer"},
+      {"t0:f32=amax.default(self=a0,dim=[0,]);->t0", "an integer"},
+      {"t0:f32=amax.default(self=a0,dim=[1.5]);->t0", "an integer"},
+      {five(), "more than 4 reductions"},
   };
   for (const auto& [text, problem] : bad) {
     const Result<Expression> read = Expression::parse(text);

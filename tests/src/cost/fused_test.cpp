@@ -58,6 +58,28 @@ TEST(FusedKernel, SaysWhatItsTimeDependsOn) {
   EXPECT_EQ(kernel->bytes(), 3 * 8192);
 }
 
+TEST(FusedKernel, SaysWhatReductionsFold) {
+  const auto kernel = described(
+      "f32[64,32](32,1) f32[32](1) body=\"t0:f32=mul.Tensor(self=a0,other=a1);"
+      "t1:f32=sum.dim_IntList(self=t0,dim=[0]);->t1\" -> f32[1,32](32,1)");
+  ASSERT_TRUE(kernel);
+  EXPECT_EQ(kernel->reductions, 1u);
+  EXPECT_EQ(kernel->elements, 2048);
+  EXPECT_EQ(kernel->bytes(), 8192 + 2 * 128);
+  ASSERT_EQ(kernel->operations.size(), 2u);
+  EXPECT_EQ(kernel->operations[0].written_bytes, 8192);
+  EXPECT_EQ(kernel->operations[1].read_bytes, 8192);
+  EXPECT_EQ(kernel->operations[1].written_bytes, 128);
+  EXPECT_EQ(kernel->operations[1].apart.time.v, 2000);
+  // Apart the product takes 3 us and the sum 2; together the product is neither written nor read.
+  EXPECT_EQ(closed_form_time(*kernel, base::Nanos{500}, 16.0).v,
+            500 + (8192 + 256) / 16 + (3000 - 500 - (8192 + 128 + 8192) / 16) +
+                (2000 - 500 - (8192 + 128) / 16));
+  EXPECT_FALSE(
+      described("f32[64,32,2](64,2,1) body=\"t0:f32=neg.default(self=a0);"
+                "t1:f32=amax.default(self=t0,dim=[1]);->t1\" -> f32[64,2](2,1)"));
+}
+
 TEST(FusedKernel, SaysHowOperandsLie) {
   // The rows of a1 are one; a2 is a column; a3 is transposed; a4 one number.
   const auto kernel = described(

@@ -8,7 +8,7 @@
 
 #include "runtime/kernel/native/call.h"
 #include "runtime/kernel/native/iteration.h"
-#include "src/base/expression.h"
+#include "src/base/expression_shape.h"
 
 namespace dc::runtime::kernel::native {
 
@@ -21,10 +21,12 @@ base::Result<base::Expression> read_expression(Call& call);
 std::vector<std::string> fused_operands(const base::Expression& expression);
 
 // The tensors of an instruction that does what an expression says: results of one shape, and
-// operands that are broadcast to it.
+// operands that are broadcast to it. Iterations are over the results, then the operands.
 struct ExpressionTensors {
   std::vector<BoundTensor> results, operands;
-  Iteration iteration;  // over the results, then the operands
+  base::ExpressionShape shape;
+  Iteration iteration;      // without reductions
+  Iteration across, along;  // with reductions: over dims of rows and of columns, in their order
 };
 // `operands`: the names of the arguments that the expression's operands are. The call refuses
 // tensors that do not belong together; what is returned is of use only if it did not.

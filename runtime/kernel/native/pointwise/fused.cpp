@@ -1,9 +1,10 @@
 // dc.fused: makes the kernel of an instruction with a base::Expression. Each operation is the loop
-// of its overload's native kernel.
+// of its overload's native kernel, each reduction the folds of its.
 #include <algorithm>
 
 #include "runtime/kernel/native/pointwise/expression_tensors.h"
-#include "runtime/kernel/native/pointwise/fused_kernel.h"
+#include "runtime/kernel/native/pointwise/fused_reduction.h"
+#include "runtime/kernel/native/reductions/reduce.h"
 
 namespace dc::runtime::kernel::native {
 namespace {
@@ -30,6 +31,10 @@ void load_only(const void* context, void* out, const void* const* in, int64_t n)
 void store_only(const void* context, void* out, const void* const* in, int64_t n) {
   static_cast<const Conversion*>(context)->store(out, 1, in[0], n);
 }
+template <typename T>
+void copy_lanes(const void*, void* out, const void* const* in, int64_t n) {
+  std::copy_n(static_cast<const T*>(in[0]), n, static_cast<T*>(out));
+}
 
 // Makes the kernel of an instruction with an expression.
 class Maker {
@@ -42,7 +47,10 @@ class Maker {
     shape_blocks();
     for (size_t i = 0; i < operands_.size(); ++i) add_operand(i);
     DC_ASSIGN_OR_RETURN(fused_->operations, Operations::of(expression_, operands_, true));
-    for (size_t i = 0; i < fused_->operations.size(); ++i) add(i);
+    for (size_t i = 0; i < fused_->operations.size(); ++i) {
+      const bool folds = base::is_reduction(expression_.operations[i].overload);
+      folds ? add_reduction(i) : add(i);
+    }
     allocate();
     return call_.made(std::move(fused_));
   }
@@ -51,17 +59,42 @@ class Maker {
   void bind() {
     ExpressionTensors tensors = expression_tensors(call_, expression_, fused_operands(expression_));
     if (!call_.ok()) return;
-    call_.require(!tensors.results[0].sizes.empty(), "its results have no dims");
+    call_.require(!tensors.shape.elements.empty(), "its values have no dims");
     operands_ = std::move(tensors.operands);
     results_ = std::move(tensors.results);
     fused_->iteration = std::move(tensors.iteration);
+    if (tensors.shape.folded.empty()) return;
+    auto reduction = std::make_unique<FusedReduction>();
+    reduction_ = reduction.get();
+    reduction_->by_rows = tensors.shape.by_rows;
+    reduction_->across = std::move(tensors.across);
+    reduction_->along = std::move(tensors.along);
+    fused_ = std::move(reduction);
+  }
+
+  // Along a row of elements, and from a row to the next.
+  int64_t inner() const {
+    return reduction_ != nullptr ? reduction_->along.inner() : fused_->iteration.inner();
+  }
+  int64_t inner_stride(size_t number) const {
+    return reduction_ != nullptr ? reduction_->along.inner_stride(number)
+                                 : fused_->iteration.inner_stride(number);
+  }
+  int64_t outer_stride(size_t number) const {
+    return reduction_ != nullptr ? reduction_->across.inner_stride(number)
+                                 : fused_->iteration.outer_stride(number);
   }
 
   void shape_blocks() {
-    const int64_t inner = std::max<int64_t>(1, fused_->iteration.inner());
-    fused_->rows_at_once = std::max<int64_t>(1, kLoopLanes / inner);
-    const int64_t blocks = (inner + kLoopLanes - 1) / kLoopLanes;  // of equal lengths
-    fused_->length = std::min(inner, ((inner + blocks - 1) / blocks + 15) / 16 * 16);
+    int64_t row = std::max<int64_t>(1, inner());
+    fused_->rows_at_once = std::max<int64_t>(1, kLoopLanes / row);
+    if (reduction_ != nullptr) {
+      // A row of several parts is folded as one.
+      if (reduction_->by_rows && !reduction_->along.is_row()) fused_->rows_at_once = 1;
+      row = std::min(row, kBlock);
+    }
+    const int64_t blocks = (row + kLoopLanes - 1) / kLoopLanes;  // of equal lengths
+    fused_->length = std::min(row, ((row + blocks - 1) / blocks + 15) / 16 * 16);
   }
 
   Side side_of(const BoundTensor& tensor, size_t number, size_t slot) const {
@@ -70,14 +103,13 @@ class Maker {
             number,
             slot,
             element,
-            fused_->iteration.inner_stride(number) * element,
-            fused_->iteration.outer_stride(number) * element};
+            inner_stride(number) * element,
+            outer_stride(number) * element};
   }
   // Whether the elements of a block are next to each other.
   bool is_dense(size_t number) const {
-    const Iteration& iteration = fused_->iteration;
-    return iteration.inner_stride(number) == 1 &&
-           (fused_->rows_at_once == 1 || iteration.outer_stride(number) == iteration.inner());
+    return inner_stride(number) == 1 &&
+           (fused_->rows_at_once == 1 || outer_stride(number) == inner());
   }
   static bool is_lane(DType dtype) { return dtype_of(lane_of(dtype)) == dtype; }
 
@@ -85,7 +117,7 @@ class Maker {
     const Lane lane = lane_of(tensor.dtype);
     Move move;
     move.side = side_of(tensor, number, slot);
-    move.stride = fused_->iteration.inner_stride(number);
+    move.stride = inner_stride(number);
     move.load = loader(lane, tensor.dtype);
     move.store = storer(lane, tensor.dtype);
     move.lane_bytes = base::byte_size(dtype_of(lane));
@@ -140,6 +172,43 @@ class Maker {
     for (size_t i = 0; i < kernel.operands().size(); ++i)
       step.in[i] = operand_of(expression_.operations[number], kernel.operands()[i]);
     value_slots_.push_back(add_value(append(step), loop.result, number));
+  }
+
+  void add_reduction(size_t number) {
+    const ExpressionOperation& operation = expression_.operations[number];
+    const ExpressionArgument& self = operation.arguments[0];
+    const auto index = static_cast<size_t>(self.integer);
+    const bool is_value = self.kind == ExpressionArgumentKind::Value;
+    size_t slot = is_value ? value_slots_[index] : operand_slots_[index];
+    const DType from = is_value ? expression_.operations[index].dtype : operands_[index].dtype;
+    const Lane lane = lane_of_reduction(from, operation.dtype);
+    if (lane_of(from) != lane)
+      slot = append(load_only, {nullptr, loader(lane, dtype_of(lane_of(from)))}, slot);
+    call_.require(!operation.overload.starts_with("mean.") || base::is_floating(operation.dtype),
+                  "the result of a mean must be floating-point");
+    const auto found = std::ranges::find(expression_.results, number);
+    const auto result = static_cast<size_t>(found - expression_.results.begin());
+    const int64_t count =
+        reduction_->by_rows ? reduction_->along.count() : reduction_->across.count();
+    FusedReduction::Fold fold;
+    fold.fold = fused_fold(operation.overload, lane, count);
+    fold.folded = buffer_of(slot, base::byte_size(dtype_of(lane)));
+    fold.result = side_of(results_[result], result, 0);
+    fold.stride = reduction_->by_rows ? outer_stride(result) : inner_stride(result);
+    fold.store = storer(lane, operation.dtype);
+    reduction_->folds.push_back(std::move(fold));
+    value_slots_.push_back(0);  // nothing reads it
+  }
+  // The buffer that the slot's lanes go to. Those that lie elsewhere are copied.
+  size_t buffer_of(size_t slot, int64_t lane_bytes) {
+    auto& folded = reduction_->folded;
+    const auto known = std::ranges::find(folded, slot, &FusedReduction::Folded::slot);
+    if (known != folded.end()) return static_cast<size_t>(known - folded.begin());
+    const bool is_made = std::ranges::count(fused_->steps, slot, &Step::out) != 0;
+    if (!is_made || std::ranges::count(fused_->in_place, slot, &Side::slot) != 0)
+      slot = append({lane_bytes == 8 ? copy_lanes<double> : copy_lanes<float>, nullptr, 0, {slot}});
+    folded.push_back({slot, lane_bytes});
+    return folded.size() - 1;
   }
 
   size_t append(Step step) {
@@ -204,6 +273,8 @@ class Maker {
     std::vector<bool> is_placed(slots_);
     for (const auto& [slot, lanes] : fused_->fixed) is_placed[slot] = true;
     for (const Side& side : fused_->in_place) is_placed[side.slot] = true;
+    if (reduction_ != nullptr)
+      for (const auto& value : reduction_->folded) is_placed[value.slot] = true;
     for (const Move& store : fused_->stores) last_read[store.side.slot] = end;
     std::vector<size_t> busy_until;  // of each register
     const auto place = [&](size_t slot, size_t from, size_t until) {
@@ -229,6 +300,7 @@ class Maker {
   std::vector<size_t> operand_slots_, value_slots_;
   size_t slots_ = 0;
   std::unique_ptr<FusedKernel> fused_ = std::make_unique<FusedKernel>();
+  FusedReduction* reduction_ = nullptr;  // `fused_`, where the expression has reductions
 };
 
 Made fused(Call& call) {

@@ -24,29 +24,33 @@ FusedKernel::CopyRows row_copier(base::DType dtype) {
   return lane == Lane::F32 ? copy_rows<float> : copy_rows<double>;
 }
 
-base::Status FusedKernel::launch(device::Stream& stream) {
-  Block block;
-  alignas(64) std::byte memory[kMostRegisters * kRegisterBytes];
-  for (const auto& [slot, index] : registers) block.slots[slot] = memory + index * kRegisterBytes;
+void FusedKernel::prepare(Block& block, Registers& memory) const {
+  for (const auto& [slot, index] : registers)
+    block.slots[slot] = memory.memory + index * kRegisterBytes;
   for (const auto& [slot, lanes] : fixed) block.slots[slot] = const_cast<std::byte*>(lanes);
-  const auto resolve = [&stream](const Side& side) {
+}
+
+FusedKernel::Bases FusedKernel::resolve(device::Stream& stream) const {
+  Bases bases;
+  const auto address = [&stream](const Side& side) {
     return static_cast<std::byte*>(stream.resolve(side.data));
   };
-  Addresses in_place_bases, load_bases, store_bases;
-  std::ranges::transform(in_place, in_place_bases.begin(), resolve);
-  std::ranges::transform(loads, load_bases.begin(), resolve, &Move::side);
-  std::ranges::transform(stores, store_bases.begin(), resolve, &Move::side);
+  std::ranges::transform(in_place, bases.in_place.begin(), address);
+  std::ranges::transform(loads, bases.loads.begin(), address, &Move::side);
+  std::ranges::transform(stores, bases.stores.begin(), address, &Move::side);
+  return bases;
+}
+
+base::Status FusedKernel::launch(device::Stream& stream) {
+  Block block;
+  Registers memory;
+  prepare(block, memory);
+  const Bases bases = resolve(stream);
   iteration.for_each_plane([&](const Offsets& offsets, int64_t rows, const Offsets&) {
     for (int64_t row = 0; row < rows; row += rows_at_once) {
-      const auto offset = [&](const Side& side) {
+      place(block, bases, [&](const Side& side) {
         return offsets[side.tensor] * side.element + row * side.step;
-      };
-      for (size_t i = 0; i < in_place.size(); ++i)
-        block.slots[in_place[i].slot] = in_place_bases[i] + offset(in_place[i]);
-      for (size_t i = 0; i < loads.size(); ++i)
-        block.loads[i] = load_bases[i] + offset(loads[i].side);
-      for (size_t i = 0; i < stores.size(); ++i)
-        block.stores[i] = store_bases[i] + offset(stores[i].side);
+      });
       block.rows = std::min(rows_at_once, rows - row);
       block.when = row == 0 ? Move::When::EachPlane : Move::When::EachRow;
       for (int64_t left = iteration.inner(); left > 0; left -= length) {

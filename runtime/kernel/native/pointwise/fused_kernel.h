@@ -16,7 +16,7 @@
 
 namespace dc::runtime::kernel::native {
 
-class FusedKernel final : public Kernel {
+class FusedKernel : public Kernel {
  public:
   // Values, operands in registers, and at each operation what converts its operands.
   static constexpr size_t kMostRegisters =
@@ -76,8 +76,15 @@ class FusedKernel final : public Kernel {
 
   base::Status launch(device::Stream& stream) override;
 
- private:
+ protected:
   using Addresses = std::array<std::byte*, base::Expression::kMostTensors>;
+  // Of element 0 of the sides.
+  struct Bases {
+    Addresses in_place, loads, stores;
+  };
+  struct Registers {
+    alignas(64) std::byte memory[kMostRegisters * kRegisterBytes];
+  };
   struct Block {
     std::array<std::byte*, kMostSlots> slots;
     Addresses loads, stores;  // of their first elements
@@ -85,7 +92,21 @@ class FusedKernel final : public Kernel {
     Move::When when = Move::When::EachBlock;
   };
 
+  void prepare(Block& block, Registers& memory) const;
+  Bases resolve(device::Stream& stream) const;
+  // The addresses of a block whose first elements are offset(side) bytes from element 0.
+  template <typename Offset>
+  void place(Block& block, const Bases& bases, const Offset& offset) const {
+    for (size_t i = 0; i < in_place.size(); ++i)
+      block.slots[in_place[i].slot] = bases.in_place[i] + offset(in_place[i]);
+    for (size_t i = 0; i < loads.size(); ++i)
+      block.loads[i] = bases.loads[i] + offset(loads[i].side);
+    for (size_t i = 0; i < stores.size(); ++i)
+      block.stores[i] = bases.stores[i] + offset(stores[i].side);
+  }
   void run(Block& block) const;
+
+ private:
   void read(const Move& move, const std::byte* from, const Block& block) const;
   void write(const Move& move, std::byte* to, const Block& block) const;
 };

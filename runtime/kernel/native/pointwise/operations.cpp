@@ -59,6 +59,10 @@ plan::Arg argument_of(const ExpressionArgument& argument, size_t operands) {
     case ExpressionArgumentKind::Word:
       arg.kind = plan::ArgKind::String;
       break;
+    case ExpressionArgumentKind::Ints:
+      arg.kind = plan::ArgKind::Ints;
+      arg.ints = argument.integers;
+      break;
   }
   return arg;
 }
@@ -91,6 +95,12 @@ base::Result<std::unique_ptr<Pointwise>> kernel_of(const ExpressionOperation& op
   return std::unique_ptr<Pointwise>(kernel);
 }
 
+std::vector<std::span<const int64_t>> sizes_of(std::span<const BoundTensor> tensors) {
+  std::vector<std::span<const int64_t>> sizes;
+  for (const BoundTensor& tensor : tensors) sizes.push_back(tensor.sizes);
+  return sizes;
+}
+
 }  // namespace
 
 base::Result<Operations> Operations::of(const Expression& expression,
@@ -109,6 +119,10 @@ base::Result<Operations> Operations::of(const Expression& expression,
   for (const ExpressionOperation& operation : expression.operations) add(operation.dtype, has_dims);
   described.slices.emplace_back();
   for (size_t i = 0; i < expression.operations.size(); ++i) {
+    if (base::is_reduction(expression.operations[i].overload)) {
+      made.kernels_.push_back(nullptr);
+      continue;
+    }
     DC_ASSIGN_OR_RETURN(auto kernel,
                         kernel_of(expression.operations[i], i, operands.size(), described));
     made.kernels_.push_back(std::move(kernel));
@@ -143,23 +157,36 @@ ExpressionTensors expression_tensors(Call& call, const Expression& expression,
   for (size_t i = 0; i < expression.results.size() && call.ok(); ++i) {
     made.results.push_back(call.output(i));
     if (!call.ok()) break;
-    call.same_sizes(made.results[0], made.results[i]);
     call.require(made.results[i].dtype == expression.operations[expression.results[i]].dtype,
                  "a result has another element type than its value");
   }
   if (!call.ok()) return made;
-  const std::span<const int64_t> sizes = made.results[0].sizes;
+  auto shape = base::shape_of(expression, sizes_of(made.operands), sizes_of(made.results));
+  call.require(shape.has_value(), "its operands and results have shapes that do not fit");
+  if (!call.ok()) return made;
+  made.shape = *std::move(shape);
+  const std::span<const int64_t> sizes = made.shape.elements;
   std::vector<std::vector<int64_t>> strides;
-  for (const BoundTensor& result : made.results)
-    strides.emplace_back(result.strides.begin(), result.strides.end());
-  for (const BoundTensor& operand : made.operands) {
-    auto own = broadcast_strides(operand, sizes);
-    call.require(own.has_value(), "an operand cannot be broadcast to the shape of the results");
-    if (!call.ok()) return made;
-    strides.push_back(*std::move(own));
+  for (size_t i = 0; i < made.results.size(); ++i) {
+    const bool folds = base::is_reduction(expression.operations[expression.results[i]].overload);
+    const BoundTensor& result = made.results[i];
+    strides.push_back(folds ? base::strides_of_reduced(made.shape, result.sizes, result.strides)
+                            : std::vector(result.strides.begin(), result.strides.end()));
   }
-  made.iteration = Iteration(sizes, strides);
-  call.require(made.iteration.fits(), "its tensors have too many dims");
+  for (const BoundTensor& operand : made.operands)
+    strides.push_back(*broadcast_strides(operand, sizes));
+  if (made.shape.folded.empty()) {
+    made.iteration = Iteration(sizes, strides);
+  } else {
+    std::vector<std::vector<int64_t>> of_rows = strides, of_columns = strides;
+    const auto column = static_cast<ptrdiff_t>(made.shape.first_column);
+    for (auto& own : of_rows) own.resize(made.shape.first_column);
+    for (auto& own : of_columns) own.erase(own.begin(), own.begin() + column);
+    made.across = Iteration(sizes.first(made.shape.first_column), of_rows, DimOrder::AsTheyAre);
+    made.along = Iteration(sizes.subspan(made.shape.first_column), of_columns, DimOrder::AsTheyAre);
+  }
+  call.require(made.iteration.fits() && made.across.fits() && made.along.fits(),
+               "its tensors have too many dims");
   return made;
 }
 

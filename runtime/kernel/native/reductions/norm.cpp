@@ -65,7 +65,7 @@ class PowerNorm final : public Reduction<T> {
 template <template <typename> class Fold>
 Made norm_by_fold(Call& call, const BoundTensor& self, const BoundTensor& to,
                   const DimSplit& split) {
-  return lane_of_reduction(self, to) == Lane::F64
+  return lane_of_reduction(self.dtype, to.dtype) == Lane::F64
              ? call.finish<Reduce<Fold<double>, double>>(self, to, split, 1.0)
              : call.finish<Reduce<Fold<float>, float>>(self, to, split, 1.0);
 }
@@ -84,7 +84,7 @@ Made norm(Call& call, std::string_view power) {
     return p > 0 ? norm_by_fold<LargestFold>(call, self, to, split)
                  : norm_by_fold<SmallestFold>(call, self, to, split);
   }
-  return lane_of_reduction(self, to) == Lane::F64
+  return lane_of_reduction(self.dtype, to.dtype) == Lane::F64
              ? call.finish<PowerNorm<double>>(self, to, split, p)
              : call.finish<PowerNorm<float>>(self, to, split, p);
 }

@@ -14,6 +14,23 @@ constexpr bool finishes() {
   return requires(typename Fold::Total total) { Fold::finish(total); };
 }
 
+// `divisor`: the number of elements of a mean, else 1.
+template <typename Fold, typename T>
+T finished(typename Fold::Total total, double divisor) {
+  using Total = typename Fold::Total;
+  if constexpr (std::is_floating_point_v<Total>) {
+    if (divisor != 1) total = static_cast<Total>(total / divisor);
+  }
+  if constexpr (finishes<Fold>()) total = Fold::finish(total);
+  return static_cast<T>(total);
+}
+template <typename Fold, typename T>
+void finish_all(T* results, int64_t n, double divisor) {
+  if (divisor == 1 && !finishes<Fold>()) return;
+  for (int64_t i = 0; i < n; ++i)
+    results[i] = finished<Fold, T>(static_cast<typename Fold::Total>(results[i]), divisor);
+}
+
 template <typename Fold, typename T>
 class Reduce final : public Reduction<T> {
   using Total = typename Fold::Total;
@@ -25,9 +42,11 @@ class Reduce final : public Reduction<T> {
  private:
   void reduce(T* results, const std::byte* begin, int64_t n) const override {
     if (!this->by_rows()) return of_columns(results, begin, n);
-    if (this->template fold_chunks<Fold>(results, begin, n)) return finish_all(results, n);
-    this->each(results, begin, n,
-               [&](const std::byte* one) { return finished(this->template fold<Fold>(one)); });
+    if (this->template fold_chunks<Fold>(results, begin, n))
+      return finish_all<Fold>(results, n, divisor_);
+    this->each(results, begin, n, [&](const std::byte* one) {
+      return finished<Fold, T>(this->template fold<Fold>(one), divisor_);
+    });
   }
 
   void of_columns(T* results, const std::byte* begin, int64_t n) const {
@@ -43,29 +62,16 @@ class Reduce final : public Reduction<T> {
       if (many) join_to_totals<Fold, T>(totals, results, n);
     };
     this->over_columns_as_they_are(begin, n, add, flush);
-    if (!many) return finish_all(results, n);
-    for (int64_t i = 0; i < n; ++i) results[i] = finished(totals[i]);
-  }
-
-  void finish_all(T* results, int64_t n) const {
-    if (divisor_ == 1 && !finishes<Fold>()) return;
-    for (int64_t i = 0; i < n; ++i) results[i] = finished(static_cast<Total>(results[i]));
-  }
-
-  T finished(Total total) const {
-    if constexpr (std::is_floating_point_v<Total>) {
-      if (divisor_ != 1) total = static_cast<Total>(total / divisor_);
-    }
-    if constexpr (finishes<Fold>()) total = Fold::finish(total);
-    return static_cast<T>(total);
+    if (!many) return finish_all<Fold>(results, n, divisor_);
+    for (int64_t i = 0; i < n; ++i) results[i] = finished<Fold, T>(totals[i], divisor_);
   }
 
   double divisor_;  // of the fold: the count, for a mean
 };
 
-inline Lane lane_of_reduction(const BoundTensor& self, const BoundTensor& to) {
-  if (self.dtype == base::DType::F64 || to.dtype == base::DType::F64) return Lane::F64;
-  return base::is_floating(self.dtype) || base::is_floating(to.dtype) ? Lane::F32 : Lane::I64;
+inline Lane lane_of_reduction(base::DType self, base::DType to) {
+  if (self == base::DType::F64 || to == base::DType::F64) return Lane::F64;
+  return base::is_floating(self) || base::is_floating(to) ? Lane::F32 : Lane::I64;
 }
 
 // `takes_mean`: totals are divided by the number of elements. `result`: which of the instruction's.
@@ -75,7 +81,7 @@ Made reduce(Call& call, bool takes_mean = false, size_t result = 0) {
   const DimSplit split(call, self, to, call.integers("dim"));
   if (!call.ok()) return call.made(nullptr);
   const double divisor = takes_mean ? static_cast<double>(split.reduced_count()) : 1;
-  switch (lane_of_reduction(self, to)) {
+  switch (lane_of_reduction(self.dtype, to.dtype)) {
     case Lane::F64:
       return call.finish<Reduce<Fold<double>, double>>(self, to, split, divisor);
     case Lane::F32:

@@ -104,7 +104,7 @@ Made variance(Call& call, bool takes_root) {
   const double correction = call.number("correction", 1);
   const DimSplit split(call, self, to, call.integers("dim"));
   if (!call.ok()) return call.made(nullptr);
-  return lane_of_reduction(self, to) == Lane::F64
+  return lane_of_reduction(self.dtype, to.dtype) == Lane::F64
              ? call.finish<Variance<double>>(self, to, split, correction, takes_root)
              : call.finish<Variance<float>>(self, to, split, correction, takes_root);
 }

@@ -1,0 +1,94 @@
+#include "src/base/expression_shape.h"
+
+#include <algorithm>
+
+#include "src/base/shape.h"
+
+namespace dc::base {
+namespace {
+
+// What all are broadcast to; wrong where they cannot be.
+std::vector<int64_t> broadcast(Shapes shapes) {
+  std::vector<int64_t> made;
+  for (const std::span<const int64_t> shape : shapes) {
+    if (shape.size() > made.size()) made.insert(made.begin(), shape.size() - made.size(), 1);
+    const size_t added = made.size() - shape.size();
+    for (size_t dim = 0; dim < shape.size(); ++dim)
+      if (shape[dim] != 1) made[added + dim] = shape[dim];
+  }
+  return made;
+}
+
+// Dims of several elements; `folded`: those that stay.
+std::vector<int64_t> large_dims(std::span<const int64_t> sizes, const std::vector<bool>* folded) {
+  std::vector<int64_t> made;
+  for (size_t dim = 0; dim < sizes.size(); ++dim)
+    if (sizes[dim] != 1 && (folded == nullptr || !(*folded)[dim])) made.push_back(sizes[dim]);
+  return made;
+}
+
+// Whether `dims` are leading or trailing ones.
+bool fold(ExpressionShape& shape, std::span<const int64_t> dims) {
+  const size_t count = shape.elements.size();
+  shape.folded.assign(count, false);
+  for (const int64_t dim : dims) {
+    if (dim >= static_cast<int64_t>(count)) return false;
+    shape.folded[static_cast<size_t>(dim)] = true;
+  }
+  std::vector<size_t> large;  // dims of several elements
+  for (size_t dim = 0; dim < count; ++dim)
+    if (shape.elements[dim] != 1) large.push_back(dim);
+  shape.by_rows = large.empty() || shape.folded[large.back()];
+  const auto is_column = [&](size_t dim) { return shape.folded[dim] == shape.by_rows; };
+  const auto first = std::ranges::find_if(large, is_column);
+  shape.first_column = first == large.end() ? count : *first;
+  return std::all_of(first, large.end(), is_column) && numel(shape.elements) > 0;
+}
+
+}  // namespace
+
+std::optional<ExpressionShape> shape_of(const Expression& expression, Shapes operands,
+                                        Shapes results) {
+  if (operands.size() != expression.operands() || results.size() != expression.results.size())
+    return std::nullopt;
+  ExpressionShape shape;
+  const auto operation = [&](size_t result) -> const ExpressionOperation& {
+    return expression.operations[expression.results[result]];
+  };
+  bool is_known = false;
+  for (size_t i = 0; i < results.size() && !is_known; ++i) {
+    if (is_reduction(operation(i).overload)) continue;
+    shape.elements.assign(results[i].begin(), results[i].end());
+    is_known = true;
+  }
+  if (!is_known) shape.elements = broadcast(operands);
+  const bool all_fit = std::ranges::all_of(operands, [&](std::span<const int64_t> operand) {
+    return broadcasts_to(operand, shape.elements);
+  });
+  if (!all_fit) return std::nullopt;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const bool folds = is_reduction(operation(i).overload);
+    if (folds && shape.folded.empty() && !fold(shape, folded_dims(operation(i))))
+      return std::nullopt;
+    const bool fits =
+        folds ? large_dims(results[i], nullptr) == large_dims(shape.elements, &shape.folded)
+              : std::ranges::equal(results[i], shape.elements);
+    if (!fits) return std::nullopt;
+  }
+  return shape;
+}
+
+std::vector<int64_t> strides_of_reduced(const ExpressionShape& shape,
+                                        std::span<const int64_t> sizes,
+                                        std::span<const int64_t> strides) {
+  std::vector<int64_t> made(shape.elements.size(), 0);
+  size_t next = 0;
+  for (size_t dim = 0; dim < made.size(); ++dim) {
+    if (shape.folded[dim] || shape.elements[dim] == 1) continue;
+    while (sizes[next] == 1) ++next;
+    made[dim] = strides[next++];
+  }
+  return made;
+}
+
+}  // namespace dc::base
