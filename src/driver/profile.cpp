@@ -23,7 +23,8 @@ using base::Status;
 
 // Whose kernels are measured: libtorch's; the runtime's own, one for each operator; the same with
 // fused ones; with what is fused drawn at random.
-enum class Kernels : uint8_t { Aten, Native, Fused, FusedAtRandom };
+// Fused: with reductions at their end; FusedElementwise: without.
+enum class Kernels : uint8_t { Aten, Native, Fused, FusedElementwise, FusedAtRandom };
 
 struct Replay {
   Kernels kernels = Kernels::Native;
@@ -31,17 +32,23 @@ struct Replay {
   runtime::measure::TimingOptions timing{};
 };
 
+bool is_fused(Kernels kernels) {
+  return kernels == Kernels::Fused || kernels == Kernels::FusedElementwise;
+}
+
 // The step of one rank with everything resident: the kernels of every other plan are the same, or
 // the same ops on shards.
 Result<runtime::plan::Plan> one_rank_plan(const ir::Step& step, int threads, const Replay& replay,
                                           const cost::CostModel& cost) {
   DC_ASSIGN_OR_RETURN(passes::Chain chain, search::find_chain("zero0"));
   std::erase_if(chain, [&replay](const passes::PassCall& call) {
-    return call.pass->name.starts_with("fuse-") && replay.kernels != Kernels::Fused;
+    return call.pass->name.starts_with("fuse-") && !is_fused(replay.kernels);
   });
   CompileOptions options;
   options.passes.providers =
       replay.kernels == Kernels::Aten ? passes::Providers::Aten : passes::Providers::Native;
+  options.passes.fuse_reductions = replay.kernels == Kernels::Fused ? passes::FuseReductions::Always
+                                                                    : passes::FuseReductions::Never;
   if (replay.kernels == Kernels::FusedAtRandom) {
     options.passes.after_pass = [&](const passes::Pass& pass, ir::Step& scheduled) {
       return pass.name == "schedule" ? passes::fuse_at_random(scheduled, cost, replay.seed)
@@ -72,8 +79,7 @@ Result<std::vector<base::KernelMeasurement>> measure_model(
 
 // Operators of the model on the runtime's own kernels.
 bool is_own_kernel(Kernels kernels, base::Provider provider, std::string_view op) {
-  if (kernels != Kernels::Fused)
-    return provider == base::Provider::Native && op.starts_with("aten.");
+  if (!is_fused(kernels)) return provider == base::Provider::Native && op.starts_with("aten.");
   const std::optional<ir::OpKind> kind = ir::native_op(op);
   return provider == base::Provider::Fused || (kind && ir::is_model_op(*kind));
 }
@@ -93,7 +99,9 @@ Result<std::vector<base::KernelMeasurement>> measure_providers(
     const runtime::measure::Progress& progress) {
   DC_ASSIGN_OR_RETURN(const bool has_libtorch, runtime::measure::has_libtorch(threads, control));
   std::vector<base::KernelMeasurement> rows;
-  for (const Kernels kernels : {Kernels::Aten, Kernels::Native, Kernels::Fused}) {
+  std::set<base::KernelSignature> known;
+  for (const Kernels kernels :
+       {Kernels::Aten, Kernels::Native, Kernels::FusedElementwise, Kernels::Fused}) {
     if (kernels == Kernels::Aten && !has_libtorch) continue;
     DC_ASSIGN_OR_RETURN(const runtime::plan::Plan plan,
                         one_rank_plan(step, threads, {kernels}, cost::AnalyticCost(threads)));
@@ -102,7 +110,9 @@ Result<std::vector<base::KernelMeasurement>> measure_providers(
     DC_ASSIGN_OR_RETURN(std::vector<base::KernelMeasurement> measured,
                         measure_model(step, threads, {kernels}, control, progress));
     for (base::KernelMeasurement& row : measured) {
-      if (is_first || is_own_kernel(kernels, row.signature.provider(), row.signature.op()))
+      const bool is_own =
+          is_first || is_own_kernel(kernels, row.signature.provider(), row.signature.op());
+      if (is_own && (!is_fused(kernels) || known.insert(row.signature).second))
         rows.push_back(std::move(row));
     }
   }

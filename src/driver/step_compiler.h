@@ -25,6 +25,13 @@ namespace dc::driver {
 // finds, or only until one keeps to what was planned for.
 enum class SearchUntil : uint8_t { Best, Fits };
 
+// What the passes may do follows from the device as well.
+inline CompileOptions for_device(CompileOptions options) {
+  if (options.device == base::DeviceKind::Cuda)
+    options.passes.fuse_reductions = passes::FuseReductions::Never;
+  return options;
+}
+
 // The references must outlive it. within_budget() makes its plans keep a budget.
 class StepCompiler {
  public:
@@ -32,7 +39,7 @@ class StepCompiler {
                const PartDone& done, const OutOfTime& out_of_time,
                SearchUntil until = SearchUntil::Best)
       : step_(step),
-        options_(options),
+        options_(for_device(options)),
         cost_(cost),
         done_(done),
         out_of_time_(out_of_time),
@@ -90,7 +97,7 @@ class StepCompiler {
   base::Result<runtime::plan::Plan> emit(const LoweredStep& lowered, Choice choice);
 
   const ir::Step& step_;
-  const CompileOptions& options_;
+  const CompileOptions options_;
   const cost::CostModel& cost_;
   const PartDone& done_;
   const OutOfTime& out_of_time_;

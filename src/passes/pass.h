@@ -36,6 +36,13 @@ enum class Recompute : uint8_t { Auto, Off, Full };
 // Any: as Native, but libtorch's where the profile says that they are faster.
 enum class Providers : uint8_t { Aten, Native, Any };
 
+// Whether fused kernels end with reductions.
+// Never: those of GPUs have none.
+// WhereFaster: as the profile measured; what it has not, and without one, only where values are
+// made again through chains (fuse-elementwise=N, N > 1).
+// Always: to measure them.
+enum class FuseReductions : uint8_t { Never, WhereFaster, Always };
+
 struct Pass;
 
 struct Options {
@@ -47,6 +54,7 @@ struct Options {
   std::optional<ir::Space> offload_space;
   Recompute recompute = Recompute::Auto;
   Providers providers = Providers::Aten;
+  FuseReductions fuse_reductions = FuseReductions::WhereFaster;
   // Ranks that share a host, for hierarchical chains. Empty: not known.
   std::optional<int> ranks_per_host;
   // Called after each pass, whose result becomes its own: a test plants failures with it. Empty:

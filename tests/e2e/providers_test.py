@@ -96,6 +96,16 @@ class Providers(unittest.TestCase):
                 for outcome in outcomes[1:]:
                     self.assertEqual(outcome, outcomes[0])
 
+    def test_fused_kernels_end_with_reductions_but_on_gpus(self):
+        model = running.archive("tiny-llama")
+        chain = bits_case.TO_SCHEDULE.format(0).replace("fuse-elementwise,", "fuse-elementwise=8,") + ",layout-arenas"
+        for device in ("cpu", "cuda"):
+            plan = running.inspect(running.compile_plan(model, 2, chain, 1, "--device", device))
+            fused = [one for program in plan["programs"] for one in program["instructions"] if one.get("provider") == "fused"]
+            folding = [one for one in fused if any(op in str(one["args"]) for op in ("sum.dim_IntList", "mean.dim"))]
+            self.assertTrue(fused)
+            self.assertEqual(bool(folding), device == "cpu")
+
     def test_fused_losses_give_the_bits_of_their_operators(self):
         for subject in ("tiny-llama", "tiny-llama bfloat16", "tiny-llama autocast"):
             for world, zero in ((1, 0), (2, 0), (2, 3)):

@@ -132,6 +132,7 @@ class RandomElementwise {
     for (size_t i = 0; i < count; ++i) {
       if (below(8) == 0) values_.push_back(view_of(any_value()));
       if (below(10) == 0) add_flip();
+      if (below(5) == 0) add_reduction();
       // Casts and what models have most come more often.
       const bool is_common = below(3) == 0;
       const ElementwiseOp* op = &ops[below(ops.size())];
@@ -174,6 +175,40 @@ class RandomElementwise {
     values_.push_back(add("aten.flip.default", {value},
                           ir::contiguous(type(value).dtype, type(value).shape),
                           {{"self", ir::OperandRef{0}}, {"dims", std::vector<int64_t>{dim}}}));
+  }
+
+  // Over leading or trailing dims, of the value or of a view of it as a matrix. The result can be
+  // broadcast to the shape.
+  void add_reduction() {
+    ValueId value = any_value();
+    const size_t rank = type(value).shape.size();
+    if (rank == 0) return;
+    const bool trailing = below(2) == 0;
+    bool keeps_dims = trailing || below(2) == 0;
+    std::vector<int64_t> dims;
+    for (size_t i = 0, count = 1 + below(rank); i < count; ++i)
+      dims.push_back(static_cast<int64_t>(trailing ? rank - count + i : i));
+    if (rank > 2 && !trailing && type(value).is_contiguous() && below(2) == 0) {
+      const ir::Shape& shape = type(value).shape;
+      const ir::Shape matrix = {type(value).numel() / shape.back(), shape.back()};
+      value = add("aten.view.default", {value}, ir::contiguous(type(value).dtype, matrix),
+                  {{"self", ir::OperandRef{0}}, {"size", std::vector<int64_t>(matrix)}});
+      dims = {0};
+      keeps_dims = false;
+    }
+    ir::Shape result;
+    for (size_t dim = 0; dim < type(value).shape.size(); ++dim) {
+      const bool folds = std::ranges::count(dims, static_cast<int64_t>(dim)) != 0;
+      if (!folds) result.push_back(type(value).shape[dim]);
+      if (folds && keeps_dims) result.push_back(1);
+    }
+    DType dtype = type(value).dtype;
+    const bool is_floating = base::is_floating(dtype);
+    const char* overload = one_of({"aten.sum.dim_IntList", "aten.amax.default", "aten.amin.default",
+                                   is_floating ? "aten.mean.dim" : "aten.sum.dim_IntList"});
+    if (!is_floating && std::string_view(overload) == "aten.sum.dim_IntList") dtype = DType::I64;
+    values_.push_back(add(overload, {value}, ir::contiguous(dtype, result),
+                          {{"self", ir::OperandRef{0}}, {"dim", dims}, {"keepdim", keeps_dims}}));
   }
 
   // Operands that the operator takes, in its order.

@@ -17,6 +17,8 @@
 #include "runtime/device/device.h"
 #include "runtime/plan/file.h"
 #include "runtime/verify/verify.h"
+#include "src/base/expression.h"
+#include "src/base/shape.h"
 #include "src/cost/analytic.h"
 #include "src/fusion/draft.h"
 #include "src/ir/native_ops.h"
@@ -25,7 +27,7 @@
 #include "src/plan/emit.h"
 #include "tests/random/elementwise_ops.h"
 #include "tests/random/random_elementwise.h"
-#include "tests/random/reference_interpreter.h"
+#include "tests/random/reference_reductions.h"
 
 namespace dc::test {
 namespace {
@@ -149,10 +151,11 @@ class Filling {
 
 // What a run of a plan's forward and backward phase gave.
 struct PlanRun {
-  // What kernels that are not element-wise read, by the instruction's module.
+  // What kernels read, by the instruction's module.
   std::map<std::string, std::vector<Elements>> read;
-  std::string wrong;  // where the reference interpreter differs; empty: nowhere
-  int interpreted = 0;
+  int never_fused = 0;  // kernels
+  std::string wrong;    // where the reference interpreter differs; empty: nowhere
+  int interpreted = 0, reductions = 0;
 };
 
 class Runner {
@@ -177,18 +180,24 @@ class Runner {
       if (instruction.kind != rp::InstructionKind::Kernel) continue;
       const ElementwiseOp* op = find_elementwise(instruction.op);
       const bool is_own = instruction.op.starts_with("dc.");
+      const bool folds = is_reduction_of_dims(instruction.op);
       std::vector<Elements> operands;
-      if (!is_own && (op == nullptr || interprets)) operands = operands_of(instruction);
-      if (!is_own && op == nullptr) run.read[instruction.module] = operands;
+      if (!is_own) run.read[instruction.module] = operands = operands_of(instruction);
+      if (!is_own && op == nullptr && !folds) ++run.never_fused;
       DC_ASSIGN_OR_RETURN(const auto kernel, provider->prepare(instruction, addresses_));
       DC_RETURN_IF_ERROR(kernel->launch(*stream));
-      if (!interprets || op == nullptr || !run.wrong.empty()) continue;
+      if (folds && !is_row_major(instruction)) continue;
+      if (!interprets || (op == nullptr && !folds) || !run.wrong.empty()) continue;
       const Elements found = read_elements(addresses_.bind(instruction.outputs[0]));
-      const Elements expected = interpret(instruction, operands, found.dtype, found.sizes);
-      const bool is_close = op->bits == ElementwiseOp::Bits::Close;
+      const Elements expected =
+          folds ? interpret_reduction(instruction.op, operands[0], dims_of(instruction),
+                                      found.dtype, found.sizes)
+                : interpret(instruction, operands, found.dtype, found.sizes);
+      const bool is_close = !folds && op->bits == ElementwiseOp::Bits::Close;
+      run.reductions += folds ? 1 : 0;
       const std::string difference = test::difference(found, expected, is_close, operands);
       ++run.interpreted;
-      ops_.insert(instruction.op);
+      if (!folds) ops_.insert(instruction.op);
       if (!difference.empty())
         run.wrong = instruction.op + " of module " + instruction.module + ": " + difference;
     }
@@ -211,21 +220,30 @@ class Runner {
     return operands;
   }
 
+  static std::vector<int64_t> dims_of(const rp::Instruction& instruction) {
+    const auto arg = std::ranges::find(instruction.args, "dim", &rp::Arg::name);
+    return arg == instruction.args.end() ? std::vector<int64_t>{} : arg->ints;
+  }
+  bool is_row_major(const rp::Instruction& instruction) const {
+    const auto operand = addresses_.bind(static_cast<int32_t>(instruction.args[0].i));
+    return base::is_contiguous(operand.sizes, operand.strides);
+  }
+
   const rp::Plan& plan_;
   std::vector<std::byte> memory_;
   const AddressMap addresses_;
   std::set<std::string> ops_;
 };
 
-// The first difference between what the two read; empty: none.
+// The first difference between what kernels read that both have; empty: none.
 std::string difference(const PlanRun& fused, const PlanRun& apart) {
-  if (fused.read.size() != apart.read.size()) return "numbers of kernels";
-  for (const auto& [module, operands] : apart.read) {
-    const auto found = fused.read.find(module);
-    if (found == fused.read.end() || found->second.size() != operands.size())
-      return "kernel of module " + module;
-    for (size_t i = 0; i < operands.size(); ++i) {
-      const std::string where = difference(found->second[i], operands[i], false, {});
+  if (fused.never_fused != apart.never_fused) return "numbers of kernels";
+  for (const auto& [module, found] : fused.read) {
+    const auto expected = apart.read.find(module);
+    if (expected == apart.read.end()) continue;  // a copy
+    if (expected->second.size() != found.size()) return "kernel of module " + module;
+    for (size_t i = 0; i < found.size(); ++i) {
+      const std::string where = difference(found[i], expected->second[i], false, {});
       if (!where.empty())
         return std::string("what module ").append(module).append(" reads: ").append(where);
     }
@@ -235,7 +253,8 @@ std::string difference(const PlanRun& fused, const PlanRun& apart) {
 
 // What all graphs had together.
 struct Seen {
-  int graphs = 0, groups = 0;
+  int graphs = 0, groups = 0, reductions = 0;
+  size_t fused_reductions = 0;
   std::set<std::string> ops;
 };
 
@@ -247,6 +266,22 @@ std::string differs(const ir::Step& step, const PlanRun& expected, uint32_t seed
   if (!found.ok()) return found.status().to_string() + ir::print(step);
   const std::string where = difference(*found, expected);
   return where.empty() ? "" : where + ":\n" + ir::print(step);
+}
+
+// Of fused kernels of the step.
+size_t fused_reductions(const ir::Step& step) {
+  size_t count = 0;
+  for (const ir::Program& program : step.programs) {
+    for (const ir::NodeId id : program.graph.order()) {
+      const ir::Node& node = program.graph.node(id);
+      if (node.kind != ir::OpKind::Fused) continue;
+      const auto body =
+          base::Expression::parse(std::get<std::string>(node.find(ir::Attr::Body)->value));
+      for (const base::ExpressionOperation& operation : body->operations)
+        count += base::is_reduction(operation.overload) ? 1 : 0;
+    }
+  }
+  return count;
 }
 
 // What is wrong with the graph of this seed; empty: nothing.
@@ -265,6 +300,8 @@ std::string failure(uint32_t seed, Plans& plans, Seen& seen) {
     return "fused by the draft: " + wrong;
   const Result<ir::Step> by_pass = plans.scheduled(seed, "fuse-elementwise=8,");
   if (!by_pass.ok()) return by_pass.status().to_string();
+  seen.fused_reductions += fused_reductions(*by_pass);
+  seen.reductions += expected->reductions;
   if (std::string wrong = differs(*by_pass, *expected, seed, plans); !wrong.empty())
     return "fused by fuse-elementwise: " + wrong;
   seen.graphs += *groups > 0 ? 1 : 0;
@@ -284,6 +321,8 @@ void check(uint32_t first, uint32_t end) {
   EXPECT_GT(seen.graphs, graphs / 10 * 8);
   EXPECT_GT(seen.groups, 2 * graphs);
   EXPECT_GT(plans.copies(), graphs / 4);
+  EXPECT_GT(seen.reductions, 4 * graphs);
+  EXPECT_GT(seen.fused_reductions, static_cast<size_t>(2 * graphs));
   // Every operator that a fused kernel can run is among them.
   for (const ir::NativeOp& op : ir::native_ops())
     EXPECT_EQ(seen.ops.contains(std::string(op.overload)), op.is_elementwise) << op.overload;

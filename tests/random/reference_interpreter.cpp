@@ -319,6 +319,21 @@ DType common_type(std::span<const WeightedType> types) {
   return *common;
 }
 
+template <typename T>
+T value_of(uint64_t bits, DType dtype) {
+  return number_of<T>(bits, dtype);
+}
+template <typename T>
+uint64_t bits_of(T value, DType dtype) {
+  return element_of<T>(value, dtype);
+}
+template float value_of(uint64_t bits, DType dtype);
+template double value_of(uint64_t bits, DType dtype);
+template int64_t value_of(uint64_t bits, DType dtype);
+template uint64_t bits_of(float value, DType dtype);
+template uint64_t bits_of(double value, DType dtype);
+template uint64_t bits_of(int64_t value, DType dtype);
+
 Elements read_elements(const runtime::kernel::BoundTensor& tensor) {
   Elements elements{tensor.dtype, {tensor.sizes.begin(), tensor.sizes.end()}, {}};
   elements.bits.resize(static_cast<size_t>(base::numel(elements.sizes)));

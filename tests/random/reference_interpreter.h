@@ -28,6 +28,12 @@ struct WeightedType {
 };
 base::DType common_type(std::span<const WeightedType> types);
 
+// An element as a number of float, double or int64_t, and back, rounded once.
+template <typename T>
+T value_of(uint64_t bits, base::DType dtype);
+template <typename T>
+uint64_t bits_of(T value, base::DType dtype);
+
 Elements read_elements(const runtime::kernel::BoundTensor& tensor);
 
 // `operands`: of the instruction's tensor arguments, in order. The result has its element type and

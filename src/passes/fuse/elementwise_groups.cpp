@@ -1,12 +1,13 @@
 #include "src/passes/fuse/elementwise_groups.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "src/base/expression.h"
 #include "src/ir/effects.h"
 #include "src/ir/native_ops.h"
-#include "src/passes/fuse/value_readers.h"
+#include "src/passes/fuse/fusible_reduction.h"
 
 namespace dc::passes {
 namespace {
@@ -39,25 +40,27 @@ bool can_be_written(const ir::Arg& arg) {
 
 class Grouping {
  public:
-  explicit Grouping(const Graph& graph) : graph_(graph) {
+  Grouping(const Graph& graph, std::span<const NodeId> reductions) : graph_(graph) {
     position_.resize(graph.node_capacity());
     of_.assign(graph.node_capacity(), -1);
+    for (const NodeId id : reductions)
+      reductions_.emplace(id, *fusible_reduction(graph, graph.node(id)));
     for (NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
       position_[id.index()] = static_cast<int>(kernels_before_.size());
       const Node& node = graph.node(id);
       const int before = kernels_before_.empty() ? 0 : kernels_before_.back();
-      kernels_before_.push_back(before + (ir::runs(node) && !is_fusible(graph_, node) ? 1 : 0));
+      kernels_before_.push_back(before + (ir::runs(node) && !is_candidate(node) ? 1 : 0));
     }
   }
 
   std::vector<ElementwiseGroup> run() {
     for (NodeId id = graph_.first(); id.valid(); id = graph_.next(id)) {
       const Node& node = graph_.node(id);
-      if (!is_fusible(graph_, node)) continue;
+      if (!is_candidate(node)) continue;
       const int own = static_cast<int>(groups_.size());
       groups_.push_back({{id}, position_[id.index()]});
       of_[id.index()] = own;
-      for (const ValueId operand : node.operands) {
+      for (const ValueId operand : operands_of(id)) {
         const int other = of_[graph_.value(operand).producer.index()];
         if (other >= 0 && other != own && fit(other, own)) join(other, own);
       }
@@ -66,7 +69,8 @@ class Grouping {
     for (Group& group : groups_) {
       if (group.members.size() < 2) continue;
       std::ranges::sort(group.members, {}, [this](NodeId id) { return position_[id.index()]; });
-      found.push_back({std::move(group.members)});
+      const size_t reductions = reductions_of(group).size();
+      found.push_back({std::move(group.members), reductions});
     }
     return found;
   }
@@ -77,8 +81,29 @@ class Grouping {
     int position = 0;  // of the last member
   };
 
+  bool is_candidate(const Node& node) const {
+    return is_fusible(graph_, node) || reductions_.contains(node.id);
+  }
+  std::span<const ValueId> operands_of(NodeId id) const {
+    const auto reduction = reductions_.find(id);
+    if (reduction != reductions_.end()) return {&reduction->second.value, 1};
+    return graph_.node(id).operands;
+  }
+
+  // Of the values that are no reductions'.
   const ir::Shape& shape(const Group& group) const {
-    return graph_.value(graph_.node(group.members[0]).results[0]).type.shape;
+    const NodeId member = group.members[0];
+    const bool folds = reductions_.contains(member);
+    const ValueId value = folds ? operands_of(member)[0] : graph_.node(member).results[0];
+    return graph_.value(value).type.shape;
+  }
+  std::vector<const FusibleReduction*> reductions_of(const Group& group) const {
+    std::vector<const FusibleReduction*> found;
+    for (const NodeId member : group.members) {
+      const auto reduction = reductions_.find(member);
+      if (reduction != reductions_.end()) found.push_back(&reduction->second);
+    }
+    return found;
   }
   ir::Phase phase(const Group& group) const { return graph_.node(group.members[0]).origin.phase; }
   bool is_in(NodeId id, int a, int b) const {
@@ -92,6 +117,9 @@ class Grouping {
                 &second = groups_[static_cast<size_t>(own)];
     if (shape(first) != shape(second) || phase(first) != phase(second)) return false;
     if (first.members.size() + second.members.size() > Expression::kMostOperations) return false;
+    if (!reductions_.empty() &&
+        (!can_fold_together(first, second) || !saves_what_is_folded(earlier, own)))
+      return false;
     for (const NodeId member : first.members) {
       const ValueId result = graph_.node(member).results[0];
       if (!is_read_late(result, earlier, own, second.position, false)) return false;
@@ -99,7 +127,35 @@ class Grouping {
     return tensors(earlier, own) <= Expression::kMostTensors && saves_memory(earlier, own);
   }
 
+  // A reduction joins where what it folds need not be stored. If it is stored all the same, reading
+  // it once more out of a cache takes less than what the fused kernel does for a reduction.
+  bool saves_what_is_folded(int earlier, int own) const {
+    const std::vector<const FusibleReduction*> all =
+        reductions_of(groups_[static_cast<size_t>(own)]);
+    return std::ranges::none_of(all, [&](const FusibleReduction* reduction) {
+      return is_read_outside(reduction->value, earlier, own);
+    });
+  }
+
+  // Whether their reductions fold the same dims, and none of them reads another one's value.
+  bool can_fold_together(const Group& first, const Group& second) const {
+    std::vector<const FusibleReduction*> all = reductions_of(first);
+    for (const NodeId member : first.members) {
+      if (!reductions_.contains(member)) continue;
+      for (const NodeId reader : second.members) {
+        const ValueId made = graph_.node(member).results[0];
+        if (std::ranges::count(operands_of(reader), made) != 0) return false;
+      }
+    }
+    const std::vector<const FusibleReduction*> others = reductions_of(second);
+    all.insert(all.end(), others.begin(), others.end());
+    return all.size() <= Expression::kMostReductions &&
+           std::ranges::all_of(
+               all, [&](const FusibleReduction* one) { return one->dims == all[0]->dims; });
+  }
+
   // Whether all that read the value are of the two groups, directly, or come after `position`.
+  // Reductions may read it through views.
   bool is_read_late(ValueId value, int a, int b, int position, bool through_view) const {
     return std::ranges::all_of(graph_.value(value).uses, [&](const ir::Use& use) {
       const Node& reader = graph_.node(use.node);
@@ -108,7 +164,7 @@ class Grouping {
           return !seen.valid() || is_read_late(seen, a, b, position, true);
         });
       }
-      if (is_in(use.node, a, b)) return !through_view;
+      if (is_in(use.node, a, b)) return !through_view || reductions_.contains(use.node);
       const int group = of_[use.node.index()];
       const int when =
           group < 0 ? position_[use.node.index()] : groups_[static_cast<size_t>(group)].position;
@@ -117,16 +173,15 @@ class Grouping {
   }
 
   bool is_read_outside(ValueId value, int a, int b) const {
-    return is_output(graph_, value) ||
-           std::ranges::any_of(graph_.value(value).uses,
-                               [&](const ir::Use& use) { return !is_in(use.node, a, b); });
+    return passes::is_read_outside(graph_, value,
+                                   [&](NodeId reader) { return is_in(reader, a, b); });
   }
 
   std::set<ValueId> operands(int a, int b) const {
     std::set<ValueId> found;
     for (const int group : {a, b}) {
       for (const NodeId member : groups_[static_cast<size_t>(group)].members) {
-        for (const ValueId operand : graph_.node(member).operands) {
+        for (const ValueId operand : operands_of(member)) {
           if (!is_in(graph_.value(operand).producer, a, b)) found.insert(operand);
         }
       }
@@ -184,6 +239,7 @@ class Grouping {
   std::vector<int> kernels_before_;  // by position; of kernels that are no candidates
   std::vector<int> of_;              // the group of each node, or -1
   std::vector<Group> groups_;
+  std::map<NodeId, FusibleReduction> reductions_;
 };
 
 }  // namespace
@@ -206,8 +262,9 @@ bool is_fusible(const Graph& graph, const Node& node) {
          });
 }
 
-std::vector<ElementwiseGroup> elementwise_groups(const Graph& graph) {
-  return Grouping(graph).run();
+std::vector<ElementwiseGroup> elementwise_groups(const Graph& graph,
+                                                 std::span<const NodeId> reductions) {
+  return Grouping(graph, reductions).run();
 }
 
 }  // namespace dc::passes

@@ -1,7 +1,8 @@
-// fuse-elementwise: one kernel in place of each group of element-wise operators. It gives their
-// bits, since every operation rounds as its kernel does; it saves what they would write only for
-// one another to read, in time and in memory.
+// fuse-elementwise: one kernel in place of each group of element-wise operators and reductions of
+// their values. It gives their bits, since every operation rounds as its kernel does; it saves what
+// they would write only for one another to read, in time and in memory.
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -11,6 +12,7 @@
 #include "src/ir/effects.h"
 #include "src/passes/fuse/elementwise_groups.h"
 #include "src/passes/fuse/fused_kernel.h"
+#include "src/passes/fuse/fusible_reduction.h"
 #include "src/passes/fuse/make_again.h"
 #include "src/passes/pass.h"
 
@@ -35,6 +37,10 @@ void collect_views(const Graph& graph, ValueId value, const std::vector<int>& po
   }
 }
 
+bool is_known(const cost::Estimate& estimate) {
+  return estimate.source == cost::Source::Measured || estimate.source == cost::Source::Learned;
+}
+
 // By a profile. It has the groups of a model as they are without one; what it has neither measured
 // nor fused kernels enough to learn from, as a group that another one's rejection made, is left
 // apart. `saves_memory`: it may take a tenth
@@ -48,20 +54,60 @@ bool is_slower(const Graph& graph, const Node& fused, const ElementwiseGroup& gr
     apart += one.time;
   }
   const cost::Estimate together = cost.compute(graph, fused);
-  const bool is_known =
-      together.source == cost::Source::Measured || together.source == cost::Source::Learned;
-  return !is_known || together.time.v > apart.v + (saves_memory ? apart.v / 10 : 0);
+  return !is_known(together) || together.time.v > apart.v + (saves_memory ? apart.v / 10 : 0);
 }
+
+// Whether a profile has measured that the group takes no longer than its operators, fused without
+// its reductions too. `unmeasured`: without such figures.
+bool reductions_pay(const Graph& graph, const Node& fused, const ElementwiseGroup& group,
+                    const cost::CostModel& cost, bool unmeasured) {
+  base::Nanos apart, folding;
+  std::vector<NodeId> operators;
+  std::vector<ValueId> results;
+  for (const NodeId member : group.members) {
+    const Node& node = graph.node(member);
+    const cost::Estimate one = cost.compute(graph, node);
+    if (one.source != cost::Source::Measured) return unmeasured;
+    apart += one.time;
+    if (fusible_reduction(graph, node)) {
+      folding += one.time;
+      continue;
+    }
+    operators.push_back(member);
+    const auto is_operator = [&](NodeId reader) {
+      return std::ranges::count(group.members, reader) != 0 &&
+             !fusible_reduction(graph, graph.node(reader));
+    };
+    if (is_read_outside(graph, node.results[0], is_operator)) results.push_back(node.results[0]);
+  }
+  const cost::Estimate together = cost.compute(graph, fused);
+  if (together.source != cost::Source::Measured) return unmeasured;
+  if (operators.size() > 1) {
+    const cost::Estimate without =
+        cost.compute(fused_signature(graph, operators, std::move(results)));
+    if (is_known(without)) apart = std::min(apart, without.time + folding);
+  }
+  return together.time <= apart;
+}
+
+// How fused kernels get reductions.
+struct Joining {
+  FuseReductions reductions = FuseReductions::WhereFaster;
+  bool unmeasured = false;  // WhereFaster: where there are no figures, too
+};
 
 // Whether the group became one kernel. `again`: by node, whether it makes a value again.
 bool fuse(Graph& graph, const ElementwiseGroup& group, const std::vector<int>& position,
-          const std::vector<bool>& again, const cost::CostModel& cost) {
+          const std::vector<bool>& again, const cost::CostModel& cost, const Joining& joining) {
   const NodeId last = group.members.back();
   const std::optional<FusedKernel> kernel = make_fused_kernel(graph, group.members);
   if (!kernel) return false;
   const bool saves_memory =
       std::ranges::any_of(group.members, [&](NodeId member) { return again[member.index()]; });
-  if (is_slower(graph, graph.node(kernel->node), group, saves_memory, cost)) {
+  const Node& fused = graph.node(kernel->node);
+  const bool has_reason = group.reductions == 0 || joining.reductions == FuseReductions::Always ||
+                          reductions_pay(graph, fused, group, cost, joining.unmeasured);
+  if (!has_reason || is_slower(graph, fused, group, saves_memory, cost)) {
     graph.erase(kernel->node);
     return false;
   }
@@ -74,7 +120,13 @@ bool fuse(Graph& graph, const ElementwiseGroup& group, const std::vector<int>& p
 }
 
 struct Counts {
-  int64_t operators = 0, kernels = 0, again = 0, bytes = 0;
+  int64_t operators = 0, kernels = 0, reductions = 0, again = 0, bytes = 0;
+
+  void add(const ElementwiseGroup& group) {
+    operators += static_cast<int64_t>(group.members.size());
+    reductions += static_cast<int64_t>(group.reductions);
+    ++kernels;
+  }
 };
 
 // Operators that were made again in the backward phase and are part of no kernel would be stored,
@@ -115,10 +167,27 @@ class LateCopies {
   std::map<NodeId, MadeAgain> by_node_;  // made in the order in which they follow each other
 };
 
-void fuse_program(Graph& graph, int64_t most_operators, const cost::CostModel& cost,
-                  Counts& counts) {
+// Those of values of element-wise operators of their own phase, in program order.
+std::vector<NodeId> fusible_reductions(const Graph& graph) {
+  std::vector<NodeId> found;
+  for (NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
+    const Node& node = graph.node(id);
+    const std::optional<FusibleReduction> reduction = fusible_reduction(graph, node);
+    if (!reduction) continue;
+    const Node& maker = graph.node(graph.value(reduction->value).producer);
+    if (is_fusible(graph, maker) && maker.origin.phase == node.origin.phase) found.push_back(id);
+  }
+  return found;
+}
+
+// Returns the reductions that may stay: those whose groups became kernels, and those that no group
+// has. The operators of the others would be grouped otherwise without these, so the program has to
+// be fused again.
+std::vector<NodeId> fuse_program(Graph& graph, int64_t most_operators,
+                                 std::span<const NodeId> reductions, const cost::CostModel& cost,
+                                 const Joining& joining, Counts& counts) {
   const std::vector<MadeAgain> again = make_again(graph, most_operators);
-  std::vector<ElementwiseGroup> groups = elementwise_groups(graph);
+  std::vector<ElementwiseGroup> groups = elementwise_groups(graph, reductions);
   std::vector<int> position(graph.node_capacity());
   int next = 0;
   for (NodeId id = graph.first(); id.valid(); id = graph.next(id)) position[id.index()] = next++;
@@ -126,32 +195,65 @@ void fuse_program(Graph& graph, int64_t most_operators, const cost::CostModel& c
   for (const MadeAgain& one : again) is_again[one.node.index()] = true;
   LateCopies copies(graph, again);
   copies.take_back(copies.outside(groups));
+  std::set<NodeId> refused;
   // The last group first: whether a copy stays is known before the kernel of what it stands for
   // leaves out what nothing else reads.
   for (auto group = groups.rbegin(); group != groups.rend(); ++group) {
-    if (fuse(graph, *group, position, is_again, cost)) {
-      counts.operators += static_cast<int64_t>(group->members.size());
-      ++counts.kernels;
+    if (fuse(graph, *group, position, is_again, cost, joining)) {
+      counts.add(*group);
     } else {
       copies.take_back(group->members);
+      refused.insert(group->members.begin(), group->members.end());
     }
   }
   copies.count(counts);
+  std::vector<NodeId> kept;
+  std::ranges::copy_if(reductions, std::back_inserter(kept),
+                       [&](NodeId reduction) { return !refused.contains(reduction); });
+  return kept;
+}
+
+void fuse_program(Graph& graph, int64_t most_operators, const passes::Options& options,
+                  const cost::CostModel& cost, Counts& counts) {
+  std::vector<NodeId> reductions;
+  const Joining joining{options.fuse_reductions, most_operators > 1};
+  if (joining.reductions != FuseReductions::Never) reductions = fusible_reductions(graph);
+  constexpr int kMostTries = 6;  // then none joins
+  for (int tries = 1;; ++tries) {
+    Graph fused = graph;
+    Counts with_it = counts;
+    std::vector<NodeId> kept =
+        fuse_program(fused, most_operators, reductions, cost, joining, with_it);
+    if (kept == reductions) {
+      if (with_it.kernels > counts.kernels) graph = std::move(fused);
+      counts = with_it;
+      return;
+    }
+    reductions = std::move(kept);
+    if (tries == kMostTries) reductions.clear();
+  }
 }
 
 }  // namespace
 
 base::Result<Change> fuse_elementwise(ir::Step& step, const PassContext& context) {
   Counts counts;
-  for (ir::Program& program : step.programs)
-    fuse_program(program.graph, context.argument.value_or(1), context.cost, counts);
+  for (ir::Program& program : step.programs) {
+    fuse_program(program.graph, context.argument.value_or(1), context.options, context.cost,
+                 counts);
+  }
   if (counts.kernels == 0) return Change::No;
   base::Remark remark{"fuse-elementwise",
                       "operators-fused",
                       {},
                       {{"operators", counts.operators}, {"kernels", counts.kernels}},
-                      std::to_string(counts.operators) + " element-wise operators became " +
-                          std::to_string(counts.kernels) + " kernels"};
+                      std::to_string(counts.operators - counts.reductions) +
+                          " element-wise operators became " + std::to_string(counts.kernels) +
+                          " kernels"};
+  if (counts.reductions > 0) {
+    remark.numbers.push_back({"reductions", counts.reductions});
+    remark.text += " with " + std::to_string(counts.reductions) + " reductions at their end";
+  }
   if (counts.again > 0) {
     remark.numbers.push_back({"made_again", counts.again});
     remark.numbers.push_back({"bytes", counts.bytes});

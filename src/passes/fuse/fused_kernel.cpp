@@ -7,7 +7,7 @@
 
 #include "src/base/expression.h"
 #include "src/ir/builder.h"
-#include "src/passes/fuse/value_readers.h"
+#include "src/passes/fuse/fusible_reduction.h"
 
 namespace dc::passes {
 namespace {
@@ -44,9 +44,25 @@ class Describer {
     base::ExpressionOperation operation;
     operation.dtype = graph_.value(node.results[0]).type.dtype;
     operation.overload = node.overload.name().substr(std::string_view("aten.").size());
+    if (auto reduction = fusible_reduction(graph_, node))
+      return add_reduction(node, *std::move(reduction), std::move(operation));
     for (const ir::Arg& arg : node.args) {
       if (auto argument = argument_of(node, arg)) operation.arguments.push_back(*argument);
     }
+    value_of_[node.results[0]] = static_cast<int64_t>(made_.expression.operations.size());
+    made_.expression.operations.push_back(std::move(operation));
+  }
+
+  void add_reduction(const Node& node, FusibleReduction reduction,
+                     base::ExpressionOperation operation) {
+    ExpressionArgument self, dim;
+    self.name = "self";
+    set_tensor(self, reduction.value);
+    dim.name = "dim";
+    dim.kind = ExpressionArgumentKind::Ints;
+    dim.integers = std::move(reduction.dims);
+    operation.overload = std::move(reduction.overload);
+    operation.arguments = {std::move(self), std::move(dim)};
     value_of_[node.results[0]] = static_cast<int64_t>(made_.expression.operations.size());
     made_.expression.operations.push_back(std::move(operation));
   }
@@ -99,12 +115,21 @@ std::vector<ValueId> read_outside(const Graph& graph, std::span<const NodeId> me
   std::vector<ValueId> results;
   for (const NodeId member : members) {
     const ValueId value = graph.node(member).results[0];
-    const bool is_read = std::ranges::any_of(graph.value(value).uses, [&](const ir::Use& use) {
-      return std::ranges::count(members, use.node) == 0;
-    });
-    if (is_read || is_output(graph, value)) results.push_back(value);
+    const auto is_member = [&](NodeId reader) { return std::ranges::count(members, reader) != 0; };
+    if (is_read_outside(graph, value, is_member)) results.push_back(value);
   }
   return results;
+}
+
+// Those that nothing reads any more.
+void erase_views(Graph& graph, ValueId value) {
+  for (;;) {
+    const Node& maker = graph.node(graph.value(value).producer);
+    if (!ir::is_plain_view(maker) || is_output(graph, value) || !graph.value(value).uses.empty())
+      return;
+    value = maker.operands[0];
+    graph.erase(maker.id);
+  }
 }
 
 }  // namespace
@@ -146,7 +171,11 @@ std::optional<FusedKernel> make_fused_kernel(Graph& graph, std::span<const NodeI
 void take_the_place(Graph& graph, const FusedKernel& kernel, std::span<const NodeId> members) {
   for (size_t i = 0; i < kernel.made.size(); ++i)
     graph.replace_all_uses(kernel.results[i], kernel.made[i]);
-  for (auto member = members.rbegin(); member != members.rend(); ++member) graph.erase(*member);
+  for (auto member = members.rbegin(); member != members.rend(); ++member) {
+    ValueId operand = graph.node(*member).operands[0];
+    graph.erase(*member);
+    erase_views(graph, operand);
+  }
 }
 
 }  // namespace dc::passes

@@ -98,7 +98,8 @@ base::Status run(const char* path, const char* by, const char* network) {
     const auto kernel = describe_fused(row.signature, [&](const base::KernelSignature& apart) {
       return estimates.apart().compute(apart);
     });
-    if (kernel) write(row, *kernel, estimates);
+    if (kernel && kernel->reductions == 0)
+      write(row, *kernel, estimates);  // others are not estimated
   }
   return {};
 }

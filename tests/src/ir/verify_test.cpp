@@ -49,6 +49,29 @@ TEST(Verify, RefusesAnEntryThatIsNotThere) {
   EXPECT_EQ(verify(step, Stage::Imported).code(), "DC2205");
 }
 
+TEST(Verify, ChecksWhatFusedKernelsFold) {
+  const std::string text = R"(step @fused stage=normalized {
+    input "x" : f32[2,8,16]
+    program @micro_batch {
+      %x = input(name="x") : f32[2,8,16] varying<#0>
+      %g, %b = fused %x (body="t0:f32=silu.default(self=a0);t1:f32=sum.dim_IntList(self=t0,dim=[0,1]);->t0,t1") : f32[2,8,16] varying<#0>, f32[1,16] varying<#0>
+      %h = aten.mul.Tensor(self=%g, other=%b) : f32[2,8,16] varying<#0>
+      %loss = aten.mean.default(self=%h) : f32[] varying<#0>
+      output loss %loss
+    }
+  })";
+  const auto code = [&](const std::string& from, const std::string& to) {
+    return verify(parsed(replaced(text, from, to)), Stage::Normalized).code();
+  };
+  EXPECT_EQ(verify(parsed(text), Stage::Normalized).to_string(), "");
+  EXPECT_EQ(code("dim=[0,1]", "dim=[1]"), "DC2203");
+  EXPECT_EQ(code("dim=[0,1]", "dim=[2]"), "DC2203");
+  EXPECT_EQ(code("f32[1,16] varying", "f32[1,8] varying"), "DC2203");
+  EXPECT_EQ(code("f32[1,16] varying", "bf16[1,16] varying"), "DC2203");
+  EXPECT_EQ(code("dim=[0,1]", "dim=[1,0]"), "DC2205");
+  EXPECT_EQ(code("->t0,t1", "->t0"), "DC2205");
+}
+
 TEST(Verify, RefusesAnAttributeOfAnotherOp) {
   Step step = parsed(kImported);
   Graph& graph = step.programs[0].graph;

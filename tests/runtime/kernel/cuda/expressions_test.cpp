@@ -99,6 +99,20 @@ TEST(CudaExpression, RandomOnesGiveTheBitsOfTheCpu) {
   batch.compare();
 }
 
+TEST(CudaExpression, ReductionsAreRefused) {
+  ExpressionCase one;
+  one.expression =
+      *Expression::parse("t0:f32=neg.default(self=a0);t1:f32=amax.default(self=t0,dim=[1]);->t1");
+  one.operands = {one.bench->tensor(DType::F32, {4, 8})};
+  one.results = {one.bench->tensor(DType::F32, {4})};
+  std::vector<const void*> addresses;
+  std::byte memory[1024];
+  const auto source = one.source(memory, &addresses);
+  ASSERT_FALSE(source.ok());
+  EXPECT_EQ(source.status().code(), "DC6155");
+  EXPECT_EQ(source.status().kind(), base::ErrorKind::Unsupported);
+}
+
 class CudaOperators : public ::testing::TestWithParam<DType> {};
 TEST_P(CudaOperators, GiveTheBitsOfTheCpu) {
   Batch batch;
