@@ -241,8 +241,8 @@ base::Result<KernelSource> fused_source(const Expression& expression,
                                         const native::ExpressionTensors& tensors) {
   if (expression.has_reductions()) {
     return base::Status(base::ErrorKind::Unsupported, "DC6155",
-                        "fused kernels of GPUs have no reductions; compile the plan with --device "
-                        "cuda, which keeps reductions apart");
+                        "fused kernels of GPUs have no reductions; compile the plan with a profile "
+                        "of this device or without one, and without fuse-elementwise=8");
   }
   DC_ASSIGN_OR_RETURN(
       const native::Operations operations,
