@@ -180,12 +180,13 @@ SearchResult joined(SearchResult one, SearchResult other) {
 }  // namespace
 
 int default_effort(const ir::Step& imported, bool may_offload) {
-  constexpr int64_t kMost = 384, kNodes = 500'000;
+  constexpr int64_t kNodes = 500'000;
+  const int64_t most = may_offload ? 1000 : 384;  // there is more to decide
   int64_t nodes = 1;
   for (const ir::Program& program : imported.programs)
     nodes += static_cast<int64_t>(program.graph.node_count());
   if (may_offload) nodes *= 2;  // what leaves the device takes as long to choose as all the rest
-  return static_cast<int>(std::clamp<int64_t>(kNodes / nodes, kLeastEffort, kMost));
+  return static_cast<int>(std::clamp<int64_t>(kNodes / nodes, kLeastEffort, most));
 }
 
 Result<SearchResult> find_best(const ir::Step& imported, const passes::Options& options,
