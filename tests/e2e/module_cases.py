@@ -252,6 +252,19 @@ class Teacher(nn.Module):
         return (self.fc(x) - target).square()
 
 
+class Twice(nn.Module):
+    """One norm under two names, as blocks that are shared have it."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(LENGTH, LENGTH)
+        self.norm = nn.BatchNorm1d(WIDTH)
+        self.again = self.norm
+
+    def forward(self, x):
+        return self.again(self.fc(self.norm(x)))
+
+
 class Reverse(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, scale):
@@ -275,6 +288,7 @@ function(
 function("experts", experts, gate=lambda: nn.Linear(WIDTH, 3), experts=lambda: nn.ModuleList(nn.Linear(WIDTH, 4) for _ in range(3)))
 function("codebook", codebook, fc=lambda: nn.Linear(LENGTH, 4), codes=lambda: nn.Embedding(7, 4))
 on_x("teacher in a buffer", Teacher)
+on_x("norm under two names", Twice)
 function("reversed gradient", lambda m, x, ids: m.fc(x) + Reverse.apply(m.fc(x).tanh(), 0.3), fc=lambda: nn.Linear(LENGTH, 4))
 
 # Attention.
