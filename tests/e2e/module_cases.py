@@ -304,7 +304,7 @@ def decomposed(m, x, ids):
     definite = m.fc.weight @ m.fc.weight.T + torch.eye(LENGTH)
     lower = torch.linalg.cholesky(definite)
     turned = torch.matrix_exp(m.fc.weight - m.fc.weight.T)
-    return torch.cholesky_solve((m.fc(x) @ turned).mT, lower) + torch.linalg.inv(definite)[:, :1]
+    return torch.cholesky_solve((m.fc(x) @ turned).mT, lower) + torch.linalg.solve(definite, x.mT) * torch.logdet(definite) + torch.linalg.inv(definite)[:, :1]
 
 
 def ordered(m, x, ids):

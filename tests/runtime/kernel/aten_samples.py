@@ -272,7 +272,13 @@ def _definite(m, *shape):
     return m.like(x).copy_(x @ x.mT + torch.eye(shape[-1], dtype=m.dtype)) if m.dtype.is_floating_point else x
 
 
+def _factored(m):
+    lu, pivots, _ = aten.linalg_lu_factor_ex(_definite(m, 2, 4, 4))
+    return call(lu, pivots, m.x(2, 4, 3))
+
+
 def _decompositions():
+    sample("linalg_lu_solve", _factored)
     for shape in ((4, 4), (2, 4, 4)):
         names = "linalg_cholesky_ex linalg_inv_ex linalg_lu_factor_ex linalg_matrix_exp _linalg_det _linalg_eigh _linalg_slogdet cholesky_inverse"
         sample(names, lambda m, s=shape: call(_definite(m, *s)))

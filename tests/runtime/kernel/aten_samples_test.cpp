@@ -39,7 +39,8 @@ double bound_of(const AtenCase& sample) {
 
 // PyTorch makes the result elsewhere, whatever it is given for it: it is copied.
 bool is_made_elsewhere(const std::string& op) {
-  return op == "aten.linalg_matrix_exp.default" || op == "aten.masked_scatter_backward.default";
+  return op == "aten.linalg_lu_solve.default" || op == "aten.linalg_matrix_exp.default" ||
+         op == "aten.masked_scatter_backward.default";
 }
 
 void expect_results(KernelBench& bench, const plan::Instruction& step, const AtenCase& sample) {
