@@ -22,6 +22,7 @@ from .inputs import describe_inputs
 from .labels import describe_answers, describe_labels
 from .optimizer import describe_optimizer, parameter_order
 from .places import Places
+from .plain_calls import uncompiled
 from .program import LOSS_SCALE, ProgramBuilder, to_exported_program
 from .refusals import require_exportable, require_python
 from .repeats import require_repeatable
@@ -107,7 +108,7 @@ def export_train_step(
     step = StepModule(module, len(args), list(kwargs), autocast)
     examples = args + list(kwargs.values())
     require_exportable(step, root, headless)
-    with Places(step).contiguous():
+    with Places(step).contiguous(), uncompiled():
         options = {}
         if optimizer is not None or clip_norm is not None:
             options = _optimizer(step, root, optimizer, clip_norm)
