@@ -6,8 +6,7 @@ cd "$(dirname "$0")/.."
 
 packages=(build-essential ccache cmake ninja-build git ca-certificates python3 python3-venv
           libflatbuffers-dev flatbuffers-compiler libcli11-dev nlohmann-json3-dev libgtest-dev libgmock-dev
-          libssl-dev zlib1g-dev libdnnl-dev libopenmpi-dev openmpi-bin mpich iproute2)
-faster=(libmimalloc-dev) # dcc is built without it too, and then takes longer
+          libssl-dev zlib1g-dev libdnnl-dev libmimalloc-dev libopenmpi-dev openmpi-bin mpich iproute2)
 python=build/venv/bin/python
 
 say() { echo "setup: $*" >&2; }
@@ -18,7 +17,7 @@ install_packages() {
   local missing=() package installed
   installed=$(dpkg-query -W -f '${Package}=${Status}\n' "${packages[@]}" 2>/dev/null || true)
   for package in "${packages[@]}"; do [[ $'\n'$installed$'\n' == *$'\n'"$package=install ok installed"$'\n'* ]] || missing+=("$package"); done
-  if [ "${#missing[@]}" -eq 0 ]; then install_faster; return; fi
+  [ "${#missing[@]}" -eq 0 ] && return
   if [ "$(id -u)" -ne 0 ]; then
     echo "setup.sh: Debian packages are missing; run scripts/setup.sh once as root, or as root: apt-get install --no-install-recommends ${missing[*]}" >&2
     exit 77
@@ -28,14 +27,6 @@ install_packages() {
   export DEBIAN_FRONTEND=noninteractive
   { apt-get update && apt-get install -y --no-install-recommends -o Dpkg::Use-Pty=0 "${missing[@]}"; } \
     >build/packages.log 2>&1 </dev/null || { tail -n 15 build/packages.log >&2; fail "apt-get could not install the packages (above, and build/packages.log); mend that and run again"; }
-  install_faster
-}
-
-# Where that is easy: with root, and where the packages of this machine have it.
-install_faster() {
-  dpkg-query -W "${faster[@]}" >/dev/null 2>&1 || [ "$(id -u)" -ne 0 ] && return
-  DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends -o Dpkg::Use-Pty=0 "${faster[@]}" >/dev/null 2>&1 </dev/null ||
-    say "${faster[*]} could not be installed; dcc will take longer to search"
 }
 
 # The CUDA libraries that libtorch's wheel asks for weigh 3 GB; a machine with the CUDA 13 toolkit has them already.
