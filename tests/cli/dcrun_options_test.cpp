@@ -169,7 +169,8 @@ TEST(DcrunOptions, EvaluationsNeedData) {
 
 // As --save "$OUT" of a variable that is not set: nothing would be saved.
 TEST(DcrunOptions, EmptyValuesAreRefused) {
-  for (const char* option : {"--save", "--metrics", "--config", "--resume", "--trace", "--job-key"}) {
+  for (const char* option :
+       {"--save", "--metrics", "--config", "--resume", "--trace", "--job-key"}) {
     const auto o = parse({"p.dcp", "--weights", "init:0", "--data", "synthetic", option, ""});
     ASSERT_FALSE(o.ok()) << option;
     EXPECT_EQ(o.status().code(), "DC6001");
