@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/commands/commands.h"
+#include "cli/empty_value.h"
 #include "cli/numbers.h"
 #include "runtime/comm/rendezvous.h"
 #include "src/base/build_id.h"
@@ -346,6 +347,10 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     return usage_error(app, error, argc, argv);
+  }
+  if (const std::string text = dc::cli::empty_value(app); !text.empty()) {
+    std::fprintf(stderr, "error[DC2800]: %s\n", text.c_str());
+    return dc::base::exit_code(ErrorKind::Usage);
   }
   const CLI::App* chosen = app.get_subcommands().front();
   const std::string& name = chosen->get_name();

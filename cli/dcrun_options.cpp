@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "cli/empty_value.h"
 #include "cli/numbers.h"
 #include "runtime/comm/rendezvous.h"
 #include "runtime/measure/recorded.h"
@@ -165,6 +166,7 @@ Result<DcrunOptions> parse_dcrun_options(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     return usage(error.what());
   }
+  if (const std::string text = empty_value(*app); !text.empty()) return usage(text);
   if (options.version) {
     options.text = "dcrun of " + std::string(base::build_id()) + "\n";
     return options;

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 packages=(build-essential ccache cmake ninja-build git ca-certificates python3 python3-venv
           libflatbuffers-dev flatbuffers-compiler libcli11-dev nlohmann-json3-dev libgtest-dev libgmock-dev
-          libssl-dev zlib1g-dev libdnnl-dev libopenmpi-dev openmpi-bin mpich iproute2)
+          libssl-dev zlib1g-dev libdnnl-dev libmimalloc-dev libopenmpi-dev openmpi-bin mpich iproute2)
 python=build/venv/bin/python
 
 say() { echo "setup: $*" >&2; }

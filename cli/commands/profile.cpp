@@ -92,13 +92,11 @@ Status measure(const ProfileArguments& arguments, const runtime::comm::LaunchInf
   if (launch.rank == 0) written = profile::write_profile(arguments.output, all);
   DC_RETURN_IF_ERROR(runtime::comm::agree(control, std::move(written), "writing the profile"));
   if (launch.rank != 0) return {};
-  const auto fused = std::ranges::count_if(all.kernels, [](const base::KernelMeasurement& kernel) {
-    return kernel.signature.provider() == base::Provider::Fused;
-  });
-  const std::string of_them =
-      arguments.fusions > 0 ? " (" + std::to_string(fused) + " of them fused)" : "";
+  const auto fused = static_cast<int64_t>(all.alone.size());
+  const std::string alone =
+      arguments.fusions > 0 ? ", " + base::count_of(fused, "fused kernel") + " alone" : "";
   std::printf("%s: %zu kernels%s, %zu collective sizes, %s with %s each on %s\n",
-              arguments.output.c_str(), all.kernels.size(), of_them.c_str(), all.collectives.size(),
+              arguments.output.c_str(), all.kernels.size(), alone.c_str(), all.collectives.size(),
               base::count_of(launch.world, "rank").c_str(),
               base::count_of(arguments.threads, "thread").c_str(), all.machine.cpu.c_str());
   const bool has_libtorch =

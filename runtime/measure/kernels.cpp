@@ -9,6 +9,7 @@
 #include "runtime/kernel/host_transfer.h"
 #include "runtime/kernel/libtorch_operators.h"
 #include "runtime/measure/measure.h"
+#include "runtime/measure/pseudo_random.h"
 #include "runtime/measure/samples.h"
 #include "runtime/measure/slowest.h"
 #include "runtime/plan/kernel_signature.h"
@@ -21,12 +22,6 @@ using base::KernelMeasurement;
 using base::KernelSignature;
 using base::Result;
 using base::Status;
-
-// Cheap, repeatable numbers in [-1, 1): kernels must not meet denormals or equal rows only.
-double pseudo_random(int64_t index) {
-  const uint64_t mixed = (static_cast<uint64_t>(index) + 1) * 0x9E3779B97F4A7C15ull;
-  return static_cast<double>(static_cast<int64_t>(mixed >> 11)) * 0x1p-52 - 1.0;
-}
 
 void store(const kernel::BoundTensor& tensor, int64_t index, double value) {
   kernel::store_real(tensor.dtype,

@@ -1,4 +1,5 @@
 #include <set>
+#include <tuple>
 
 #include "runtime/train/stored_elements.h"
 #include "runtime/train/weights.h"
@@ -51,6 +52,17 @@ class ArchiveReader {
     return read(name, *record, *entry);
   }
 
+  // The names of the archive but those of tensors that the plan takes by another name: a buffer
+  // that a module registers twice has one record under two names, of which a plan knows the first.
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const std::string& name : table_.weights()) {
+      const TensorRecord* record = table_.find(name);
+      if (record == nullptr || !taken_.contains(key_of(*record))) names.push_back(name);
+    }
+    return names;
+  }
+
   // Checks the CRC of uncompressed entries: they are mapped and read in place, where nothing else
   // would notice a damaged byte. The ranks divide the entries among them; an entry that several
   // tensors use is checked once.
@@ -67,6 +79,12 @@ class ArchiveReader {
   WeightComplaints complaints;
 
  private:
+  using Key =
+      std::tuple<std::string, base::DType, std::vector<int64_t>, std::vector<int64_t>, int64_t>;
+  static Key key_of(const TensorRecord& record) {
+    return {record.entry, record.dtype, record.sizes, record.strides, record.offset};
+  }
+
   static bool is_empty(const TensorRecord& record) {
     for (const int64_t size : record.sizes) {
       if (size == 0) return true;
@@ -91,6 +109,7 @@ class ArchiveReader {
       return nullptr;
     }
     entries_.insert(record.entry);
+    taken_.insert(key_of(record));
     data += record.offset * base::byte_size(record.dtype);
     return std::make_unique<StoredElements>(std::move(owner), data, record.dtype, record.sizes,
                                             record.strides);
@@ -100,6 +119,7 @@ class ArchiveReader {
   const WeightTable& table_;
   const plan::Plan& plan_;
   std::set<std::string> entries_;  // that the plan's tensors lie in
+  std::set<Key> taken_;            // records of the plan's tensors
 };
 
 // Mismatch unless the archive's step is the one that was compiled.
@@ -152,7 +172,7 @@ Result<WeightSet> open_archive_weights(const std::string& path, const plan::Plan
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     set.buffers.push_back(is_wanted[i] ? reader.find(wanted(plan.buffers[i])) : nullptr);
   }
-  reader.complaints.find_unused(table.weights(), plan);
+  reader.complaints.find_unused(reader.names(), plan);
   DC_RETURN_IF_ERROR(reader.complaints.status(path, request.only_by_name));
   if (!request.only_by_name && request.rank == 0) {
     DC_RETURN_IF_ERROR(check_same_step(*archive, plan));

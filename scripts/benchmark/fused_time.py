@@ -3,19 +3,23 @@
 build/venv/bin/python scripts/benchmark/fused_time.py [--folder DIR] [--models NAME,...] [--fusions N] [--repeats N] [--folds K] [--networks N] [--leave-out] [--check]
 
 Needs dcc, the program `fused_table` (cmake --build build/release --target dcc dcrun_onednn fused_table) and build/venv. Every model is exported once and profiled --repeats times, in turn, each time
-with the same --fusions kernels drawn at random, each measured in every plan that has it. A kernel's time is the fastest of all: other programs may be running, and caches are as the neighbours leave
-them. Its repeat error is how far the fastest of the repeats are apart. The kernels are drawn into --folds parts; those of each part that take 20 us or more are tested with estimators that learned from
-all other parts: the fit as dcc does it, the network by scripts/train_estimator.py in --seconds of processor time (for the first --networks parts only, since it takes so long). So every kernel that all
-repeats have is tested once, by estimators that have not seen it. Models and profiles stay in --folder: what was interrupted goes on with the next profile (of this build, on this machine). The table has the part of the tested kernels whose estimate is near enough: within 5 % or twice the kernel's own repeat error, whichever is more; within 5 %;
-within 14 %, which is what DisCo has for 90 % of its kernels (arXiv 2209.12769); and the error that half and 90 % of them keep to. A second table has the fit by model and by how often a kernel was timed.
+by a separate process with the same --fusions kernels drawn at random, each measured alone with its operands in a cache (`warm` in prof.json). A kernel's time is the least of the profiles' figures;
+its repeat error is how far these are apart. The kernels are drawn into --folds parts by region: those with the same operators on as many elements are in one part, whatever else differs. Those of each
+part that take 20 us or more are tested with estimators that learned from all other parts: the fit as dcc does it, the network by scripts/train_estimator.py in --seconds of processor time (for the
+first --networks parts only, since it takes so long). So every kernel that all repeats have is tested once, by estimators that have not seen it. Models and profiles stay in --folder: what was
+interrupted goes on with the next profile (of this build, on this machine). The table has the part of the tested kernels whose estimate is near enough: within 5 % or twice the kernel's own repeat
+error, whichever is more; within 5 %; within 14 %, which is what DisCo has for 90 % of its kernels (arXiv 2209.12769); and the error that half and 90 % of them keep to. A second table has the fit by
+model. The closed form is of operators as a step runs them, which is slower than alone.
 --check: exits 1 unless at least 2000 kernels were tested and the fit, which is the default, is near enough for 90 % of them.
---leave-out: instead of parts, the kernels of one model after the other are tested with estimators that learned from those of the other models.
+--leave-out: then once more, the kernels of one model after the other tested with estimators that learned from those of the other models.
 """
 
 import argparse
 import hashlib
 import json
 import os
+import re
+import resource
 import subprocess
 import sys
 import time
@@ -30,7 +34,6 @@ DCC = os.path.join(ROOT, "build", "bin", "dcc")
 SHORTEST_NS = 20_000
 WANTED_KERNELS, WANTED_PART = 2000, 0.9
 FEWEST_SAMPLES = 200  # of which src/cost/fitted_fused.h learns; of fewer the fit is the closed form
-SAMPLES = (0, 11, 31, 101, 1 << 40)  # classes by how often a kernel was timed
 ESTIMATORS = (("closed form", "closed_ns"), ("fit", "fitted_ns"), ("network", "network_ns"))
 _BERT = {
     "architectures": ["BertForMaskedLM"],
@@ -94,25 +97,29 @@ def profiled(name, repeat, fusions, folder):
 
 
 def merged(profiles):
-    """One profile with each kernel's fastest time and all its samples, and the kernels' repeat errors by key."""
-    found = {}
+    """One profile with each kernel's least times, and the repeat errors of those measured alone by key."""
+    found, alone, errors = {}, {}, {}
     for profile in profiles:
         for row in profile["kernels"]:
             if row["fastest_ns"] > 0:
                 found.setdefault((row["provider"], row["key"], row.get("space")), []).append(row)
-    rows, errors = [], {}
-    for (_, key, _), same in found.items():
-        times = [row["fastest_ns"] for row in same]
-        rows.append({**same[0], "median_ns": min(times), "samples": sum(row["samples"] for row in same)})
+        for row in profile["alone"]:
+            alone.setdefault(row["key"], []).append(row)
+    rows = [{**same[0], "median_ns": min(row["fastest_ns"] for row in same)} for same in found.values()]
+    for key, same in alone.items():
+        times = [row["warm"]["median_ns"] for row in same]
         if len(times) > 1:
             errors[key] = max(times) / min(times) - 1
-    return {**profiles[0], "kernels": rows}, errors
+    calm = [
+        {**same[0], **{state: min((row[state] for row in same), key=lambda timing: timing["median_ns"]) for state in ("warm", "cold")}}
+        for same in alone.values()
+    ]
+    return {**profiles[0], "kernels": rows, "alone": calm}, errors
 
 
 def with_rows(profile, keep, path):
-    rows = [row for row in profile["kernels"] if row["provider"] != "fused" or row["key"] in keep]
     with open(path, "w") as file:
-        json.dump({**profile, "kernels": rows}, file)
+        json.dump({**profile, "alone": [row for row in profile["alone"] if row["key"] in keep]}, file)
     return path
 
 
@@ -124,7 +131,11 @@ def estimated(profile, test, train, folder, seconds):
     """Rows of the tested kernels with their estimates, by estimators that learned from `train`."""
     seen, unseen = (with_rows(profile, keys, os.path.join(folder, name)) for keys, name in ((train, "seen.json"), (test, "unseen.json")))
     if not seconds:
-        return train_estimator.table(unseen, seen)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        rows = train_estimator.table(unseen, seen)
+        spent = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before.ru_utime
+        print(f"fit to {len(train)} samples and its estimates of {len(test)}: {spent:.1f} s", file=sys.stderr, flush=True)
+        return rows
     network = os.path.join(folder, "estimator.safetensors")
     names = train_estimator.primitives()
     samples = train_estimator.table(seen)
@@ -154,7 +165,7 @@ def report(rows, errors):
 
 
 def report_parts(rows, errors, parts):
-    """The fit by model and by how often a kernel was timed. `parts`: label and what tells whether a row is in it."""
+    """The fit by model. `parts`: label and what tells whether a row is in it."""
     print("\n| of these | tested | fit near enough | half within | 90 % within |\n|---|---|---|---|---|")
     for label, has in parts:
         own = [row for row in rows if has(row)]
@@ -165,8 +176,14 @@ def report_parts(rows, errors, parts):
         print(f"| {label} | {len(own)} | {near:.1%} | {quantile(off, 0.5):.1%} | {quantile(off, 0.9):.1%} |")
 
 
+def region_of(key):
+    """The operators of a kernel, in any order, and the shapes of its results."""
+    results = re.findall(r"(\[[\d,]*\])\(", key[key.rindex(" -> ") :])
+    return " ".join(sorted(re.findall(r"=([\w.]+)\(", key)) + results[:1])
+
+
 def fold_of(key, folds):
-    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") % folds
+    return int.from_bytes(hashlib.sha256(region_of(key).encode()).digest()[:8], "big") % folds
 
 
 def main():
@@ -194,31 +211,28 @@ def main():
             profiles[name].append(profiled(name, repeat, arguments.fusions, arguments.folder))
     print(f"profiles: {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
     profile, errors = merged([one for name in models for one in profiles[name]])
-    keys = {name: {row["key"] for one in profiles[name] for row in one["kernels"]} for name in models}
-    fused = {row["key"]: row["median_ns"] for row in profile["kernels"] if row["provider"] == "fused"}
+    keys = {name: {row["key"] for one in profiles[name] for row in one["alone"]} for name in models}
+    fused = {row["key"]: row["warm"]["median_ns"] for row in profile["alone"]}
     long = {key for key, time_ns in fused.items() if time_ns >= SHORTEST_NS and key in errors}
     machine = profile["machine"]
-    print(f"{machine['cpu']}, {machine['threads']} thread; {len(fused)} fused kernels, {len(long)} of 20 us or more and with a repeat error")
+    regions = len({region_of(key) for key in fused})
+    print(
+        f"{machine['cpu']}, {machine['threads']} thread; {len(fused)} fused kernels of {regions} regions, {len(long)} of 20 us or more and with a repeat error"
+    )
     learned_from = len(fused) * (arguments.folds - 1) // arguments.folds
     if learned_from < FEWEST_SAMPLES:
         print(f"of {learned_from} kernels nothing is learned: the fit is the closed form; it takes {FEWEST_SAMPLES}")
     rows = []
+    for fold in range(arguments.folds):
+        part = {key for key in fused if fold_of(key, arguments.folds) == fold}
+        rows += estimated(profile, part & long, set(fused) - part, arguments.folder, arguments.seconds if fold < arguments.networks else 0)
+    report(rows, errors)
+    report_parts(rows, errors, [(name, lambda row, name=name: row["key"] in keys[name]) for name in models])
     if arguments.leave_out:
         for name in models:
             own_rows = estimated(profile, keys[name] & long, set(fused) - keys[name], arguments.folder, 0)
             print(f"\n{name} left out: ", end="")
             report(own_rows, errors)
-        return
-    for fold in range(arguments.folds):
-        part = {key for key in fused if fold_of(key, arguments.folds) == fold}
-        rows += estimated(profile, part & long, set(fused) - part, arguments.folder, arguments.seconds if fold < arguments.networks else 0)
-    report(rows, errors)
-    samples = {row["key"]: row["samples"] for row in profile["kernels"] if row["provider"] == "fused"}
-    often = [
-        (f"timed {low} to {high - 1} times", lambda row, low=low, high=high: low <= samples[row["key"]] < high)
-        for low, high in zip(SAMPLES, SAMPLES[1:], strict=False)
-    ]
-    report_parts(rows, errors, [(name, lambda row, name=name: row["key"] in keys[name]) for name in models] + often)
     print(f"{time.monotonic() - begin:.0f} s in all", file=sys.stderr)
     part = sum(near_enough(row, "fitted_ns", errors) for row in rows) / max(1, len(rows))
     holds = len(rows) >= WANTED_KERNELS and part >= WANTED_PART

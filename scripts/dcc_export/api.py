@@ -20,8 +20,9 @@ from .headless import faked
 from .initializers import find_rules
 from .inputs import describe_inputs
 from .labels import describe_answers, describe_labels
-from .optimizer import describe_optimizer, parameter_order
+from .optimizer import describe_optimizer, limit_of_norm, parameter_order
 from .places import Places
+from .plain_calls import uncompiled
 from .program import LOSS_SCALE, ProgramBuilder, to_exported_program
 from .refusals import require_exportable, require_python
 from .repeats import require_repeatable
@@ -107,7 +108,7 @@ def export_train_step(
     step = StepModule(module, len(args), list(kwargs), autocast)
     examples = args + list(kwargs.values())
     require_exportable(step, root, headless)
-    with Places(step).contiguous():
+    with Places(step).contiguous(), uncompiled():
         options = {}
         if optimizer is not None or clip_norm is not None:
             options = _optimizer(step, root, optimizer, clip_norm)
@@ -263,7 +264,7 @@ def _saved(program):
 
 def _optimizer(step, root, optimizer, clip_norm):
     if optimizer is None:
-        return {"optimizer": {"clip_norm": float(clip_norm)}}
+        return {"optimizer": {"clip_norm": limit_of_norm(clip_norm)}}
     named = {strip(fqn, root): parameter for fqn, parameter in step.named_parameters()}
     names = {id(parameter): fqn for fqn, parameter in named.items()}
     description = describe_optimizer(optimizer, named, clip_norm)

@@ -7,7 +7,7 @@ import torch
 from .archived import order_of
 from .checkpoint import Checkpoint, write_checkpoint
 from .errors import BAD_INPUT, MISSING, ExportError
-from .optimizer_kinds import TITLES, kind_of_groups
+from .optimizer_kinds import TITLES, decays_gradients, kind_of_groups
 from .optimizer_state import Saved, read_state
 
 _NOT_HERE = ("amsgrad", "maximize")
@@ -88,7 +88,7 @@ def _kind(groups, path, archived):
         raise ExportError(f"{path} is of {kind.name}, the archive's optimizer is {planned}; export again with the optimizer that was trained with")
     for number, group in enumerate(groups):
         wrong = [option for option in _NOT_HERE if group.get(option)]
-        if kind.name == "adamw" and group.get("weight_decay") and group.get("decoupled_weight_decay") is False:
+        if kind.name == "adamw" and decays_gradients(group):
             wrong.append("Adam's weight decay (that of AdamW is decoupled)")
         if wrong:
             raise ExportError(f"group {number} of {path} uses {', '.join(wrong)}, which dcrun does not have")

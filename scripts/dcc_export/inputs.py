@@ -71,8 +71,9 @@ def _range(role, example, bound):
 
 
 def _float_range(example):
-    """Rounded outwards to tenths, so that the range does not hang on the drawn sample."""
-    low, high = float(example.min()), float(example.max())
+    """Rounded outwards to tenths, so that the range does not hang on the drawn sample. Infinities, as masks have them, say nothing."""
+    finite = example[example.isfinite()]
+    low, high = (float(finite.min()), float(finite.max())) if finite.numel() else (0.0, 0.0)
     if 0.0 <= low and high <= 1.0:
         return 0.0, 1.0
     edge = round(max(abs(low), abs(high)) + 0.05, 1)

@@ -1,11 +1,13 @@
 """Reads a live torch optimizer into the form of train.json; its moments are for `optimizer_state.py`."""
 
+import math
 import re
 
 from .errors import ExportError
-from .optimizer_kinds import kind_of
+from .optimizer_kinds import decays_gradients, kind_of
 
-_UNSUPPORTED = ("amsgrad", "maximize", "nesterov", "dampening")
+_UNSUPPORTED = ("amsgrad", "maximize")
+_UNSAID = {"nesterov": False, "dampening": 0.0}  # not written where they have these values
 
 
 def describe_optimizer(optimizer, named, clip_norm=None):
@@ -16,7 +18,7 @@ def describe_optimizer(optimizer, named, clip_norm=None):
     _require_all(groups, named, names)
     described = [_hyperparameters(optimizer, group) for group in groups]
     base = described[0]
-    result = {"optimizer": base}
+    result = {"optimizer": {key: value for key, value in base.items() if _UNSAID.get(key) != value}}
     overrides = []
     for group, own in zip(groups[1:], described[1:]):
         changed = {k: v for k, v in own.items() if base.get(k) != v}
@@ -30,8 +32,16 @@ def describe_optimizer(optimizer, named, clip_norm=None):
     if overrides:
         result["groups"] = overrides
     if clip_norm is not None:
-        result["clip_norm"] = float(clip_norm)
+        result["clip_norm"] = limit_of_norm(clip_norm)
     return result
+
+
+def limit_of_norm(clip_norm):
+    """As train.json has it: 0 is no clipping."""
+    limit = float(clip_norm)
+    if not math.isfinite(limit) or limit < 0:
+        raise ExportError(f"clip_norm is {limit:g}; give a positive number, or None for no clipping (dcrun prints the norm either way)")
+    return limit
 
 
 def _exactly(name):
@@ -67,8 +77,12 @@ def _fqn(parameter, names):
 
 def _require_all(groups, named, names):
     held = [p for group in groups for p in group["params"]]
+    seen = set()
     for parameter in held:
-        _fqn(parameter, names)
+        fqn = _fqn(parameter, names)
+        if fqn in seen:
+            raise ExportError(f"the optimizer holds parameter {fqn} twice, and would update it twice in each step; give it once")
+        seen.add(fqn)
     ids = {id(parameter) for parameter in held}
     forgotten = [f for f, p in named.items() if p.requires_grad and id(p) not in ids]
     if forgotten:
@@ -80,9 +94,13 @@ def _hyperparameters(optimizer, group):
         if group.get(key):
             raise ExportError(f"optimizer option {key}={group[key]} is not supported; turn it off")
     kind = kind_of(optimizer)
-    return {"kind": kind.name} | {option: _number(group[option]) for option in kind.options if option not in _UNSUPPORTED}
+    if decays_gradients(group):
+        raise ExportError("weight decay of Adam is added to the gradients, which dcc does not do; use torch.optim.AdamW, or weight_decay=0")
+    return {"kind": kind.name} | {option: _number(group[option]) for option in kind.options}
 
 
 def _number(value):
     """As train.json has it: of betas a list."""
+    if isinstance(value, bool):
+        return value
     return [float(one) for one in value] if isinstance(value, (list, tuple)) else float(value)

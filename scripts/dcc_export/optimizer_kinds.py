@@ -14,6 +14,7 @@ class OptimizerKind:
     name: str  # as in train.json and in a checkpoint's index
     title: str
     type: type
+    same: tuple  # other classes of torch with its formulas, where their options say so
     moments: tuple  # PyTorch's names of a parameter's tensors; those of a checkpoint too (runtime/checkpoint/piece.h)
     moments_with: str | None  # the option without which it keeps no moments; None: it always does
     counts_steps: bool  # its state has "step"
@@ -36,6 +37,7 @@ KINDS = {
             name="adamw",
             title="AdamW",
             type=torch.optim.AdamW,
+            same=(torch.optim.Adam,),  # without weight decay, or with AdamW's: see decays_gradients
             moments=("exp_avg", "exp_avg_sq"),
             moments_with=None,
             counts_steps=True,
@@ -46,6 +48,7 @@ KINDS = {
             name="sgd",
             title="SGD",
             type=torch.optim.SGD,
+            same=(),
             moments=("momentum_buffer",),
             moments_with="momentum",
             counts_steps=False,
@@ -67,9 +70,14 @@ def kind_named(name, where):
 def kind_of(optimizer):
     """That of a live optimizer. ExportError for one that dcc does not have."""
     for kind in KINDS.values():
-        if type(optimizer) is kind.type:
+        if type(optimizer) in (kind.type, *kind.same):
             return kind
     raise ExportError(f"optimizer {type(optimizer).__name__} is not supported; use torch.optim.{TITLES}")
+
+
+def decays_gradients(group):
+    """Whether weight decay is added to the gradients, as Adam's is; AdamW's, and dcc's, goes past the moments."""
+    return bool(group.get("weight_decay")) and group.get("decoupled_weight_decay") is False
 
 
 def kind_of_groups(groups):

@@ -30,16 +30,21 @@ struct LivenessBuilder {
   }
 
   // The earliest end of an input's live range. The loader fills every input, used or not, so an
-  // input lives at least until the first node that runs. With several programs inputs have the
-  // same addresses in all of them, so they live until the end of the program.
+  // input lives at least until the first node that runs, and those that run with it: the starts
+  // that join a collective. With several programs inputs have the same addresses in all of them,
+  // so they live until the end of the program.
   int32_t last_of_input() const {
-    if (step.programs.size() > 1) return static_cast<int32_t>(result.order.size()) - 1;
+    const auto size = static_cast<int32_t>(result.order.size());
+    if (step.programs.size() > 1) return size - 1;
     int32_t position = 0;
-    for (NodeId id : result.order) {
-      if (ir::runs(graph.node(id))) break;
+    while (position < size && !ir::runs(node_at(position))) ++position;
+    while (position + 1 < size && node_at(position + 1).find(ir::Attr::Joins) != nullptr)
       ++position;
-    }
-    return std::min(position, static_cast<int32_t>(result.order.size()) - 1);
+    return std::min(position, size - 1);
+  }
+
+  const Node& node_at(int32_t position) const {
+    return graph.node(result.order[static_cast<size_t>(position)]);
   }
 
   // A copy in another space is of the same kind as what it was copied from.

@@ -17,7 +17,12 @@ using ir::ValueId;
 class Numbers {
  public:
   explicit Numbers(const ir::Graph& graph)
-      : graph_(graph), repeated_(graph.node_capacity()), of_(graph.value_capacity()) {}
+      : graph_(graph),
+        repeated_(graph.node_capacity()),
+        of_(graph.value_capacity()),
+        before_(graph.node_capacity()) {
+    latest_.reserve(graph.node_count());
+  }
 
   std::vector<NodeId> run() {
     for (NodeId id = graph_.first(); id.valid(); id = graph_.next(id)) {
@@ -42,11 +47,12 @@ class Numbers {
     for (size_t i = 0; i < node.operands.size(); ++i) {
       if (ir::writes(node, i)) return {};
     }
-    std::vector<NodeId>& alike = by_key_[key(node)];
-    for (NodeId other : alike) {
+    NodeId& latest = latest_[key(node)];
+    for (NodeId other = latest; other.valid(); other = before_[other.index()]) {
       if (same(graph_.node(other), node)) return other;
     }
-    alike.push_back(node.id);
+    before_[node.id.index()] = latest;
+    latest = node.id;
     return {};
   }
 
@@ -83,7 +89,9 @@ class Numbers {
   std::vector<NodeId> repeated_;
   std::vector<int32_t> of_;  // by value
   int32_t last_ = 0;
-  std::unordered_map<size_t, std::vector<NodeId>> by_key_;  // only looked up
+  // Of the first nodes that compute something: the latest by key, and to each the one before it.
+  std::unordered_map<size_t, NodeId> latest_;  // only looked up
+  std::vector<NodeId> before_;
 };
 
 }  // namespace

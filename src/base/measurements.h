@@ -24,6 +24,13 @@ struct KernelMeasurement {
   Timing timing;
   int64_t scratch_bytes = 0;  // peak of the kernel's workspace
 };
+// A fused kernel by itself, on memory of its own and again and again, in two states of the caches:
+// its operands and results are where its run before left them, or in none. So its signature decides
+// the figures; in a step its neighbours do too.
+struct AloneMeasurement {
+  KernelSignature signature;
+  Timing warm, cold;
+};
 struct CollectiveMeasurement {
   std::string kind;   // "all_gather", "reduce_scatter", "all_reduce"
   int32_t ranks = 0;  // of the group
@@ -81,6 +88,7 @@ struct Measurements {
   MachineIdentity machine;
   std::string model_digest;
   std::vector<KernelMeasurement> kernels;                // one of each signature
+  std::vector<AloneMeasurement> alone;                   // one of each signature
   std::vector<CollectiveMeasurement> collectives;        // by level, kind, bytes
   std::vector<DuringComputeMeasurement> during_compute;  // by level, kind, bytes
   std::vector<TogetherMeasurement> together;             // by level, kind, bytes

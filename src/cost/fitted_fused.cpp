@@ -178,36 +178,78 @@ void FittedFused::fit(std::span<const Counts> rows) {
   fill_prices(is_priced);
 }
 
+// How operations read: from memory as well as a core can only if it waits for few operands at once,
+// from registers soon if the value was just made.
+struct FittedFused::Reading {
+  double of_one = 0;        // operations on a single tensor
+  double of_streams = 0;    // on two or more operands of the results' size
+  double of_values = 0;     // on two or more values
+  double chained = 0;       // on the value of the operation before
+  double values = 0;        // read by operations, each time counted
+  double operands = 0;      // likewise
+  double unstored = 0;      // values that are no results
+  double read_results = 0;  // results that operations read
+  double narrow = 0;        // values of 16 bits
+};
+FittedFused::Reading FittedFused::reading(const FusedKernel& kernel) {
+  Reading counts;
+  std::vector<bool> is_read(kernel.operations.size());
+  for (size_t i = 0; i < kernel.operations.size(); ++i) {
+    const FusedOperation& operation = kernel.operations[i];
+    const size_t values = operation.reads.size();
+    for (const size_t read : operation.reads) is_read[read] = true;
+    counts.of_one += operation.tensors == 1 ? 1 : 0;
+    counts.of_streams += operation.streams > 1 ? 1 : 0;
+    counts.of_values += values > 1 ? 1 : 0;
+    counts.chained += i > 0 && std::ranges::count(operation.reads, i - 1) > 0 ? 1 : 0;
+    counts.values += static_cast<double>(values);
+    counts.operands += static_cast<double>(operation.tensors - values);
+    counts.unstored += operation.is_result ? 0 : 1;
+    counts.narrow += base::byte_size(operation.dtype) == 2 ? 1 : 0;
+  }
+  for (size_t i = 0; i < kernel.operations.size(); ++i)
+    counts.read_results += kernel.operations[i].is_result && is_read[i] ? 1 : 0;
+  return counts;
+}
+
 BoostedTrees::Features FittedFused::features_of(const FusedKernel& kernel, double sum) const {
-  double apart = 0, largest = 0, computing = 0, narrow = 0, scattered = 0;
-  for (const FusedOperation& operation : kernel.operations) {
-    const auto time = static_cast<double>(operation.apart.time.v);
-    apart += time;
-    largest = std::max(largest, time);
+  double computing = 0;
+  for (const FusedOperation& operation : kernel.operations)
     computing += prices_[operation_kind(operation)] * kernel.elements;
-    narrow += base::byte_size(operation.dtype) == 2 ? 1 : 0;
+  double scattered = 0, repeated = 0, read = 0, streams = 0;
+  for (const FusedTensor& operand : kernel.operands) {
+    read += operand.bytes;
+    scattered += operand.access == FusedTensor::Access::Dense ? 0 : 1;
+    repeated += operand.access == FusedTensor::Access::Repeated ? 1 : 0;
+    streams += kernel.is_stream(operand) ? 1 : 0;
   }
-  for (const std::vector<FusedTensor>* tensors : {&kernel.operands, &kernel.results}) {
-    for (const FusedTensor& tensor : *tensors)
-      scattered += tensor.access == FusedTensor::Access::Dense ? 0 : 1;
-  }
-  double read = 0;
-  for (const FusedTensor& operand : kernel.operands) read += operand.bytes;
+  for (const FusedTensor& result : kernel.results)
+    scattered += result.access == FusedTensor::Access::Dense ? 0 : 1;
   const double bytes = kernel.bytes();
+  const Reading counts = reading(kernel);
   return {sum,
+          sum / kernel.elements,
           kernel.elements,
           kernel.elements / std::max(kernel.rows, 1.0),
           bytes,
           read / std::max(bytes, 1.0),
           bytes / sum,
           computing / sum,
-          apart / sum,
-          largest / sum,
           static_cast<double>(kernel.operations.size()),
           static_cast<double>(kernel.operands.size()),
           static_cast<double>(kernel.results.size()),
-          narrow,
-          scattered};
+          streams,
+          scattered,
+          repeated,
+          counts.of_one,
+          counts.of_streams,
+          counts.of_values,
+          counts.chained,
+          counts.values,
+          counts.operands,
+          counts.unstored,
+          counts.read_results,
+          counts.narrow};
 }
 
 base::Nanos FittedFused::time(const FusedKernel& kernel) const {

@@ -1,7 +1,8 @@
 // FittedFused: the time of fused kernels from others that were measured. A sum of what the parts of
 // a kernel take (its start, its blocks, each kind of operation for each element, each kind of
 // tensor for each byte), with prices that are not negative and fit the samples best in the relative
-// mean square, times a correction by boosted trees: parts overlap, and caches have sizes.
+// mean square, times a correction by boosted trees: parts overlap, caches have sizes, and how fast
+// memory is read depends on how many operands an operation waits for.
 #pragma once
 
 #include <optional>
@@ -41,6 +42,8 @@ class FittedFused final : public FusedEstimator {
   double sum(const std::vector<Part>& parts) const;
   // What is counted in no sample takes what is like it takes on average.
   void fill_prices(const std::vector<bool>& is_priced);
+  struct Reading;
+  static Reading reading(const FusedKernel& kernel);
   BoostedTrees::Features features_of(const FusedKernel& kernel, double sum) const;
 
   std::vector<double> prices_;  // ns

@@ -251,6 +251,7 @@ class FusedDescription {
         const TensorMeta& read = tensors_.inputs[number];
         apart.add_tensor(read.dtype, read.shape, read.strides);
         made.read_bytes += made_.operands[number].bytes;
+        made.streams += made_.is_stream(made_.operands[number]) ? 1 : 0;
         return true;
       }
       case ExpressionArgumentKind::Value: {
@@ -306,6 +307,10 @@ double FusedKernel::bytes() const {
   for (const FusedTensor& operand : operands) sum += operand.bytes;
   for (const FusedTensor& result : results) sum += result.bytes;
   return sum;
+}
+
+bool FusedKernel::is_stream(const FusedTensor& operand) const {
+  return operand.bytes == elements * static_cast<double>(base::byte_size(operand.dtype));
 }
 
 base::Nanos closed_form_time(const FusedKernel& kernel, base::Nanos start, double bytes_per_ns) {

@@ -19,6 +19,7 @@ struct FusedOperation {
   base::DType computes = base::DType::F32, dtype = base::DType::F32;  // reads; of its value
   std::vector<size_t> reads;                                          // values of operations
   size_t tensors = 0;  // that it reads, values of operations among them
+  size_t streams = 0;  // of these: operands with an element for each of its value's
   bool is_result = false;
   // As a separate kernel.
   double read_bytes = 0, written_bytes = 0;
@@ -44,7 +45,8 @@ struct FusedKernel {
   std::vector<FusedTensor> operands, results;
   size_t reductions = 0;  // of the operations
 
-  double bytes() const;  // of all operands and results
+  double bytes() const;                              // of all operands and results
+  bool is_stream(const FusedTensor& operand) const;  // with an element for each of a value's
 };
 
 // `time`: of a native kernel, for FusedOperation::apart. Nothing for other kernels, and for text

@@ -4,7 +4,6 @@
 #include <cstdlib>
 
 #include "src/base/dtype.h"
-#include "src/cost/fitted_fused.h"
 #include "src/cost/output_layer.h"
 
 namespace dc::cost {
@@ -55,7 +54,6 @@ bool is_own(const KernelSignature& kernel) {
 ProfiledCost::ProfiledCost(const profile::Profile& profile, const CostModel& fallback,
                            std::shared_ptr<const FusedEstimator> fused)
     : device_is_host_(!profile.measurements.rates),
-      fused_(std::move(fused)),
       fallback_(fallback),
       origin_("profile " + profile.digest) {
   const base::Measurements& measured = profile.measurements;
@@ -90,27 +88,22 @@ ProfiledCost::ProfiledCost(const profile::Profile& profile, const CostModel& fal
   };
   sort_by_bytes(during_);
   sort_by_bytes(together_);
-  if (!fused_) fit_fused(measured);
+  fused_.emplace(
+      measured, [this](const KernelSignature& apart) { return kernel_time(apart); },
+      std::move(fused));
 }
 
 size_t fused_rows(const profile::Profile& profile) {
-  const auto& rows = profile.measurements.kernels;
-  return static_cast<size_t>(std::ranges::count_if(rows, [](const base::KernelMeasurement& row) {
-    const auto kernel =
-        describe_fused(row.signature, [](const KernelSignature&) { return Estimate(); });
-    return row.timing.median_ns > 0 && kernel && kernel->reductions == 0;
-  }));
-}
-
-void ProfiledCost::fit_fused(const base::Measurements& measured) {
-  std::vector<FusedSample> samples;
-  for (const base::KernelMeasurement& row : measured.kernels) {
-    std::optional<FusedKernel> kernel = described(row.signature);
-    if (kernel && kernel->reductions == 0 && row.timing.median_ns > 0)
-      samples.push_back({*std::move(kernel), base::Nanos{row.timing.median_ns}});
-  }
-  if (samples.size() >= FittedFused::kFewestSamples)
-    fused_ = std::make_shared<const FittedFused>(samples);
+  const base::Measurements& measured = profile.measurements;
+  const auto is_fused = [](const KernelSignature& kernel, const base::Timing& timing) {
+    const auto found = describe_fused(kernel, [](const KernelSignature&) { return Estimate(); });
+    return timing.median_ns > 0 && found && found->reductions == 0;
+  };
+  const auto in_step = std::ranges::count_if(
+      measured.kernels, [&](const auto& row) { return is_fused(row.signature, row.timing); });
+  const auto alone = std::ranges::count_if(
+      measured.alone, [&](const auto& row) { return is_fused(row.signature, row.warm); });
+  return static_cast<size_t>(measured.alone.empty() ? in_step : alone);
 }
 
 std::optional<FusedKernel> ProfiledCost::described(const KernelSignature& kernel) const {
@@ -121,11 +114,19 @@ std::optional<FusedKernel> ProfiledCost::described(const KernelSignature& kernel
 std::optional<Estimate> ProfiledCost::fused(const KernelSignature& kernel) const {
   if (const auto row = kernels_.find(kernel); row != kernels_.end())
     return Estimate{{row->second.time_ns}, Source::Measured};
+  if (const std::optional<Nanos> time = fused_->measured(kernel))
+    return Estimate{*time, Source::Measured};
   const std::optional<FusedKernel> taken_apart = described(kernel);
   if (!taken_apart) return std::nullopt;
-  if (fused_ && taken_apart->reductions == 0)
-    return Estimate{fused_->time(*taken_apart), Source::Learned};
+  if (fused_->knows_any() && taken_apart->reductions == 0)
+    return Estimate{fused_->in_step(*taken_apart), Source::Learned};
   return closed_form(*taken_apart);
+}
+
+std::optional<Nanos> ProfiledCost::alone(const KernelSignature& kernel) const {
+  const std::optional<FusedKernel> taken_apart = described(kernel);
+  if (!taken_apart || taken_apart->reductions > 0 || !fused_->knows_any()) return std::nullopt;
+  return fused_->alone(*taken_apart);
 }
 
 std::optional<Estimate> ProfiledCost::closed_form(const FusedKernel& kernel) const {

@@ -11,18 +11,19 @@
 
 #include "src/cost/cost_model.h"
 #include "src/cost/fused_kernel.h"
+#include "src/cost/fused_times.h"
 #include "src/profile/profile_file.h"
 
 namespace dc::cost {
 
-// Fused kernels that the profile has and that can be fitted to.
+// Fused kernels that the profile has and that can be fitted to (fused_times.h).
 size_t fused_rows(const profile::Profile& profile);
 
 class ProfiledCost final : public CostModel {
  public:
   // `fallback` answers what the profile cannot; it must outlive this object. `fused`: what stands
   // for fused kernels that were not measured; null: what is fitted to those that were, if the
-  // profile has enough (fitted_fused.h).
+  // profile has enough (fused_times.h).
   ProfiledCost(const profile::Profile& profile, const CostModel& fallback,
                std::shared_ptr<const FusedEstimator> fused = nullptr);
 
@@ -31,8 +32,10 @@ class ProfiledCost final : public CostModel {
   Contention contention(Collective kind, base::Bytes bytes, Group group) const override;
   std::vector<base::Bytes> bends(Collective kind, Group group) const override;
   Estimate copy(base::Bytes bytes, ir::Space from, ir::Space to) const override;
-  bool knows_fused_kernels() const override { return fused_ != nullptr; }
+  bool knows_fused_kernels() const override { return fused_->knows_any(); }
   std::optional<Estimate> fused(const base::KernelSignature& kernel) const override;
+  // Of a fused kernel by itself with its operands in a cache, as estimated; nothing if none can be.
+  std::optional<base::Nanos> alone(const base::KernelSignature& kernel) const;
   std::string table() const override { return fallback_.table(); }
   std::string origin() const override { return origin_; }
 
@@ -43,7 +46,6 @@ class ProfiledCost final : public CostModel {
   // Of its operations apart; nothing if none of them was measured.
   std::optional<Estimate> closed_form(const FusedKernel& kernel) const;
   std::optional<FusedKernel> described(const base::KernelSignature& kernel) const;
-  void fit_fused(const base::Measurements& measured);
 
   struct Row {
     int64_t time_ns = 0, scratch_bytes = 0;
@@ -89,8 +91,8 @@ class ProfiledCost final : public CostModel {
   std::map<CollectiveKey, std::vector<DuringCompute>> during_;
   std::map<CollectiveKey, std::vector<Sharing>> together_;
   std::map<std::pair<base::Space, base::Space>, Curve> copies_;
-  bool device_is_host_;                          // what was measured is a CPU
-  std::shared_ptr<const FusedEstimator> fused_;  // null: none
+  bool device_is_host_;              // what was measured is a CPU
+  std::optional<FusedTimes> fused_;  // from the end of the constructor on
   const CostModel& fallback_;
   std::string origin_;
 };

@@ -41,8 +41,17 @@ std::optional<Transfer> transfer_of(const ir::Graph& graph, const ir::Node& node
   if (!start) return std::nullopt;
   const int64_t element_bytes =
       base::byte_size(graph.value(node.operands[start->input]).type.dtype);
-  return Transfer{start->kind, node.integer(ir::Attr::Elements), node.integer(ir::Attr::Shard),
-                  element_bytes, ir::group_of(node)};
+  // Every pass asks for this, so all attributes are read in one go.
+  const int64_t *elements = nullptr, *shard = nullptr;
+  bool has_ranks = false;
+  for (const ir::Arg& arg : node.args) {
+    if (arg.attribute == ir::Attr::Elements) elements = std::get_if<int64_t>(&arg.value);
+    if (arg.attribute == ir::Attr::Shard) shard = std::get_if<int64_t>(&arg.value);
+    has_ranks = has_ranks || arg.attribute == ir::Attr::Ranks;
+  }
+  DC_CHECK(elements != nullptr && shard != nullptr);
+  return Transfer{start->kind, *elements, *shard, element_bytes,
+                  has_ranks ? ir::group_of(node) : ir::kAllAxes};
 }
 
 bool joins(const ir::Node& start) { return start.find(ir::Attr::Joins) != nullptr; }
@@ -67,8 +76,12 @@ Group group_of(const ir::Step& step, const ir::Node& start) {
 
 Estimate bucket_time(const ir::Step& step, const ir::Graph& graph, const ir::Node& first,
                      const CostModel& cost) {
-  return cost.collective(transfer_of(graph, first)->kind, bucket_bytes(graph, first),
-                         group_of(step, first));
+  const Transfer own = *transfer_of(graph, first);
+  base::Bytes bytes = own.bytes();
+  for (ir::NodeId id = graph.next(first.id); id.valid() && joins(graph.node(id));
+       id = graph.next(id))
+    bytes += transfer_of(graph, graph.node(id))->bytes();
+  return cost.collective(own.kind, bytes, group_on(step.mesh, own.group));
 }
 
 int64_t padded_bytes(const ir::Step& step, const Transfer& transfer) {

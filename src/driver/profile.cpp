@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "runtime/comm/agreement.h"
+#include "runtime/measure/alone.h"
 #include "runtime/measure/machine.h"
+#include "runtime/plan/kernel_signature.h"
 #include "src/cost/analytic.h"
 #include "src/cost/profiled.h"
 #include "src/driver/compile_step.h"
@@ -21,7 +22,7 @@ namespace {
 using base::Result;
 using base::Status;
 
-// Whose kernels are measured: libtorch's; the runtime's own, one for each operator; the same with
+// Whose kernels are in a plan: libtorch's; the runtime's own, one for each operator; the same with
 // fused ones; with what is fused drawn at random.
 // Fused: with reductions at their end; FusedElementwise: without.
 enum class Kernels : uint8_t { Aten, Native, Fused, FusedElementwise, FusedAtRandom };
@@ -119,62 +120,90 @@ Result<std::vector<base::KernelMeasurement>> measure_providers(
   return rows;
 }
 
-// Of a kernel that stands in several plans: caches are as its neighbours leave them, which differ.
-base::Timing over_plans(const std::vector<base::Timing>& plans) {
-  const auto middle = [](std::vector<int64_t> values) {
-    std::ranges::nth_element(values, values.begin() + static_cast<ptrdiff_t>(values.size() / 2));
-    return values[values.size() / 2];
-  };
-  if (plans.size() == 1) return plans[0];
-  std::vector<int64_t> medians, deviations;
-  base::Timing all = plans[0];
-  all.samples = 0;
-  for (const base::Timing& plan : plans) {
-    medians.push_back(plan.median_ns);
-    all.fastest_ns = std::min(all.fastest_ns, plan.fastest_ns);
-    all.samples += plan.samples;
-  }
-  all.median_ns = middle(medians);
-  for (const int64_t median : medians) deviations.push_back(std::abs(median - all.median_ns));
-  all.deviation_ns = middle(deviations);
-  return all;
-}
+// Plans of one kernel each.
+using LoneKernels = std::map<base::KernelSignature, runtime::plan::Plan>;
 
-// Adds rows of `count` fused kernels that the profile does not have yet, or of fewer where plans
-// drawn one after the other bring nothing new. Every rank draws the same.
-Status measure_fusions(const ir::Step& step, const ProfileRequest& request,
-                       runtime::comm::Communicator& control,
-                       const runtime::measure::Progress& progress,
-                       std::vector<base::KernelMeasurement>& rows) {
-  constexpr int kMostBarren = 4;  // plans
-  const auto count = static_cast<size_t>(request.fusions);
-  std::set<base::KernelSignature> known;
-  for (const base::KernelMeasurement& row : rows) known.insert(row.signature);
-  std::map<base::KernelSignature, std::vector<base::Timing>> drawn;
-  int barren = 0;
-  for (uint64_t seed = 0; drawn.size() < count && barren < kMostBarren; ++seed) {
-    const auto part = [&](double, std::string_view) {
-      progress(static_cast<double>(drawn.size()) / static_cast<double>(count), "fusions");
-    };
-    DC_ASSIGN_OR_RETURN(const std::vector<base::KernelMeasurement> plan,
-                        measure_model(step, request.threads, {Kernels::FusedAtRandom, seed, {1, 5}},
-                                      control, part));
-    ++barren;
-    for (const base::KernelMeasurement& row : plan) {
-      if (row.signature.provider() != base::Provider::Fused || known.contains(row.signature))
-        continue;
-      const auto at = drawn.find(row.signature);
-      if (at != drawn.end()) {
-        at->second.push_back(row.timing);
-      } else if (drawn.size() < count) {
-        drawn[row.signature] = {row.timing};
-        barren = 0;
-      }
+// Adds the fused kernels of a plan; no more of them than `most` in all.
+void add_fused(const runtime::plan::Plan& plan, size_t most, LoneKernels& kernels) {
+  for (const runtime::plan::Program& program : plan.programs) {
+    for (const runtime::plan::Instruction& in : program.instructions) {
+      if (in.kind != runtime::plan::InstructionKind::Kernel) continue;
+      if (in.provider != base::Provider::Fused || kernels.size() >= most) continue;
+      base::KernelSignature signature = runtime::plan::signature_of(plan, in);
+      if (!kernels.contains(signature))
+        kernels.emplace(std::move(signature), runtime::measure::lone_kernel(plan, in));
     }
   }
-  for (const auto& [signature, timings] : drawn)
-    rows.push_back({signature, over_plans(timings), 0});
+}
+
+// The default chain's fused kernels, with reductions and without, which were measured in a step
+// too, and as many others drawn at random as are asked for, or fewer where plans drawn one after
+// the other bring nothing new. Every rank draws the same.
+Result<LoneKernels> draw_fusions(const ir::Step& step, const ProfileRequest& request,
+                                 const runtime::measure::Progress& progress) {
+  constexpr int kMostBarren = 16;  // plans
+  const cost::AnalyticCost generic(request.threads);
+  const auto add = [&](const Replay& replay, size_t most, LoneKernels& kernels) -> Status {
+    DC_ASSIGN_OR_RETURN(const runtime::plan::Plan plan,
+                        one_rank_plan(step, request.threads, replay, generic));
+    add_fused(plan, most, kernels);
+    return {};
+  };
+  LoneKernels kernels;
+  for (const Kernels fused : {Kernels::FusedElementwise, Kernels::Fused})
+    DC_RETURN_IF_ERROR(add({fused}, SIZE_MAX, kernels));
+  const size_t first = kernels.size(), most = first + static_cast<size_t>(request.fusions);
+  int barren = 0;
+  for (uint64_t seed = 0; kernels.size() < most && barren < kMostBarren; ++seed) {
+    const size_t before = kernels.size();
+    DC_RETURN_IF_ERROR(add({Kernels::FusedAtRandom, seed}, most, kernels));
+    barren = kernels.size() == before ? barren + 1 : 0;
+    progress(0.5 * static_cast<double>(kernels.size() - first) / request.fusions, "fusions");
+  }
+  return kernels;
+}
+
+// Adds rows of fused kernels where they stand in steps of some of these plans: how far from warm
+// and how far from cold they run there. Of a kernel in several plans the first counts.
+Status measure_in_steps(const ir::Step& step, const ProfileRequest& request,
+                        runtime::comm::Communicator& control,
+                        std::vector<base::KernelMeasurement>& rows) {
+  constexpr uint64_t kPlans = 4;
+  const auto known = [&rows](const base::KernelSignature& signature) {
+    return std::ranges::find(rows, signature, &base::KernelMeasurement::signature) != rows.end();
+  };
+  for (uint64_t seed = 0; seed < kPlans; ++seed) {
+    DC_ASSIGN_OR_RETURN(std::vector<base::KernelMeasurement> plan,
+                        measure_model(step, request.threads, {Kernels::FusedAtRandom, seed, {1, 5}},
+                                      control, [](double, std::string_view) {}));
+    for (base::KernelMeasurement& row : plan) {
+      if (row.signature.provider() == base::Provider::Fused && !known(row.signature))
+        rows.push_back(std::move(row));
+    }
+  }
   return {};
+}
+
+Result<std::vector<base::AloneMeasurement>> measure_fusions(
+    const ir::Step& step, const ProfileRequest& request, runtime::comm::Communicator& control,
+    const runtime::measure::Progress& progress) {
+  DC_ASSIGN_OR_RETURN(LoneKernels drawn, draw_fusions(step, request, progress));
+  std::vector<base::AloneMeasurement> rows;
+  std::vector<runtime::plan::Plan> kernels;
+  for (auto& [signature, kernel] : drawn) {
+    rows.push_back({signature, {}, {}});
+    kernels.push_back(std::move(kernel));
+  }
+  const auto second = [&progress](double fraction, std::string_view what) {
+    progress(0.5 + 0.5 * fraction, what);
+  };
+  DC_ASSIGN_OR_RETURN(const std::vector<runtime::measure::AloneTimings> timings,
+                      runtime::measure::measure_alone(kernels, control, {}, second));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    rows[i].warm = timings[i].warm;
+    rows[i].cold = timings[i].cold;
+  }
+  return rows;
 }
 
 // What a collective carries at most: the largest parameter, or a bucket of several.
@@ -207,8 +236,10 @@ Result<base::Measurements> measure(const ir::Step& step, const ProfileRequest& r
   runtime::comm::Communicator& control = job.control();
   base::Measurements all;
   DC_ASSIGN_OR_RETURN(all.kernels, measure_providers(step, request.threads, control, progress));
-  if (request.fusions > 0)
-    DC_RETURN_IF_ERROR(measure_fusions(step, request, control, progress, all.kernels));
+  if (request.fusions > 0) {
+    DC_ASSIGN_OR_RETURN(all.alone, measure_fusions(step, request, control, progress));
+    DC_RETURN_IF_ERROR(measure_in_steps(step, request, control, all.kernels));
+  }
   if (launch.world > 1) {
     DC_ASSIGN_OR_RETURN(
         runtime::measure::CollectiveSweep swept,

@@ -16,8 +16,9 @@ struct ProfileRequest {
   std::string offload_directory;  // empty: copies to disk are not measured
   int threads = 1;                // per rank
   int ranks_per_host = 0;         // 0: unknown; divides the number of ranks
-  // Fused kernels to measure beyond those of the default chain, drawn at random from the model's
-  // graph: samples to learn the time of others from. Fewer if the model does not have so many.
+  // Fused kernels to measure alone beyond those of the default chain, drawn at random from the
+  // model's graph: samples to learn the time of others from. Fewer if the model does not have so
+  // many.
   int fusions = 0;
 };
 

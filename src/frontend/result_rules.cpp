@@ -34,11 +34,11 @@ bool is_pointwise(std::string_view overload) {
 }
 
 bool gives_truth(std::string_view overload) {
-  constexpr std::array<std::string_view, 13> kStems = {
-      "aten.eq.",         "aten.ne.",          "aten.ge.",         "aten.gt.",
-      "aten.le.",         "aten.lt.",          "aten.isnan.",      "aten.isinf.",
-      "aten.isfinite.",   "aten.logical_and.", "aten.logical_or.", "aten.logical_xor.",
-      "aten.logical_not."};
+  constexpr std::array<std::string_view, 16> kStems = {
+      "aten.eq.",          "aten.ne.",          "aten.ge.",         "aten.gt.",
+      "aten.le.",          "aten.lt.",          "aten.isnan.",      "aten.isinf.",
+      "aten.isfinite.",    "aten.logical_and.", "aten.logical_or.", "aten.logical_xor.",
+      "aten.logical_not.", "aten.isneginf.",    "aten.isposinf.",   "aten.signbit."};
   return std::any_of(kStems.begin(), kStems.end(),
                      [overload](std::string_view stem) { return overload.starts_with(stem); });
 }

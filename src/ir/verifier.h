@@ -2,9 +2,11 @@
 // order.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
+#include "src/base/expression.h"
 #include "src/base/status.h"
 #include "src/ir/effects.h"
 #include "src/ir/step.h"
@@ -23,6 +25,8 @@ struct Scope {
   std::vector<int> position;  // by node id; -1 if the node is not in the program
   std::vector<ValueId> root;  // by value id: the value that owns the storage
   std::vector<int> entry;     // by value id: state entry that owns the storage, -1 if none
+  // What expressions of fused kernels say, by text: layers repeat few.
+  mutable std::map<std::string_view, base::Result<base::Expression>> expressions{};
 
   const Value& value(ValueId id) const { return graph.value(id); }
   const TensorType& type(ValueId id) const { return graph.value(id).type; }

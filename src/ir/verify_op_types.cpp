@@ -140,7 +140,11 @@ class OpChecker {
   Status aten() const { return {}; }  // by its overload, elsewhere
 
   Status fused() const {
-    const auto body = base::Expression::parse(std::get<std::string>(node_.find(Attr::Body)->value));
+    const std::string_view text = std::get<std::string>(node_.find(Attr::Body)->value);
+    auto known = scope_.expressions.find(text);
+    if (known == scope_.expressions.end())
+      known = scope_.expressions.emplace(text, base::Expression::parse(text)).first;
+    const base::Result<base::Expression>& body = known->second;
     if (!body.ok()) return bad("DC2205", body.status().sentence());
     if (body->operands() != node_.operands.size() || body->results.size() != node_.results.size())
       return wrong("the expression has other numbers of operands or results");

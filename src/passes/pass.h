@@ -38,8 +38,7 @@ enum class Providers : uint8_t { Aten, Native, Any };
 
 // Whether fused kernels end with reductions.
 // Never: those of GPUs have none.
-// WhereFaster: as the profile measured; what it has not, and without one, only where values are
-// made again through chains (fuse-elementwise=N, N > 1).
+// WhereFaster: where the profile has measured that this is no slower.
 // Always: to measure them.
 enum class FuseReductions : uint8_t { Never, WhereFaster, Always };
 

@@ -66,6 +66,19 @@ class Fields {
     return {quantity("median_ns"), quantity("fastest_ns"), quantity("deviation_ns"),
             count("samples")};
   }
+  // Of a member with the members of a timing.
+  base::Timing timing(const char* key) {
+    if (!status_.ok()) return {};
+    const Result<const JsonValue*> member = object_.require(key);
+    if (!member.ok()) {
+      status_ = member.status();
+      return {};
+    }
+    Fields fields(**member);
+    const base::Timing timing = fields.timing();
+    status_ = fields.status();
+    return timing;
+  }
   base::CollectiveLevel level() {
     if (object_.find("level") == nullptr) return base::CollectiveLevel::World;
     const std::string name = text("level");
@@ -172,7 +185,15 @@ Status read_tables(const JsonValue& document, Measurements& measurements) {
                                  row.scratch_bytes = fields.quantity("scratch_bytes");
                                }));
   DC_RETURN_IF_ERROR(read_rows(document, "collectives", measurements.collectives, read_collective));
-  // Older profiles have neither this table nor `together`.
+  // Older profiles have none of these tables.
+  if (document.find("alone") != nullptr) {
+    DC_RETURN_IF_ERROR(read_rows(document, "alone", measurements.alone,
+                                 [](Fields& fields, base::AloneMeasurement& row) {
+                                   row.signature = fields.kernel();
+                                   row.warm = fields.timing("warm");
+                                   row.cold = fields.timing("cold");
+                                 }));
+  }
   if (document.find("during_compute") != nullptr) {
     DC_RETURN_IF_ERROR(read_rows(document, "during_compute", measurements.during_compute,
                                  [](Fields& fields, base::DuringComputeMeasurement& row) {

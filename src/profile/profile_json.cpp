@@ -18,6 +18,13 @@ void set_timing(JsonValue& row, const base::Timing& timing) {
   row.set("samples", JsonValue(static_cast<int64_t>(timing.samples)));
 }
 
+void set_kernel(JsonValue& row, const std::string& key, const base::KernelSignature& signature) {
+  row.set("key", JsonValue(key));
+  row.set("provider", JsonValue(std::string(base::name(signature.provider()))));
+  if (signature.space() != base::Space::Device)
+    row.set("space", JsonValue(std::string(base::name(signature.space()))));
+}
+
 // Rows without a level are of all ranks.
 JsonValue collective_json(const base::CollectiveMeasurement& collective) {
   JsonValue row = JsonValue::object();
@@ -45,16 +52,16 @@ JsonValue machine_json(const base::MachineIdentity& machine) {
   return row;
 }
 
-using KeyedKernel = std::pair<std::string, const base::KernelMeasurement*>;
-
 // Equal keys by provider, then by space.
-std::vector<KeyedKernel> by_key(const std::vector<base::KernelMeasurement>& kernels) {
-  std::vector<KeyedKernel> rows;
+template <typename Measurement>
+std::vector<std::pair<std::string, const Measurement*>> by_key(
+    const std::vector<Measurement>& kernels) {
+  using Keyed = std::pair<std::string, const Measurement*>;
+  std::vector<Keyed> rows;
   rows.reserve(kernels.size());
-  for (const base::KernelMeasurement& kernel : kernels)
-    rows.emplace_back(kernel.signature.text(), &kernel);
-  std::stable_sort(rows.begin(), rows.end(), [](const KeyedKernel& a, const KeyedKernel& b) {
-    const auto place = [](const KeyedKernel& row) {
+  for (const Measurement& kernel : kernels) rows.emplace_back(kernel.signature.text(), &kernel);
+  std::stable_sort(rows.begin(), rows.end(), [](const Keyed& a, const Keyed& b) {
+    const auto place = [](const Keyed& row) {
       const base::KernelSignature& signature = row.second->signature;
       return std::pair(signature.provider(), signature.space());
     };
@@ -76,12 +83,18 @@ std::string to_json(const Measurements& measurements) {
   JsonValue& kernels = document.set("kernels", JsonValue::array());
   for (const auto& [key, kernel] : by_key(measurements.kernels)) {
     JsonValue& row = kernels.push(JsonValue::object());
-    row.set("key", JsonValue(key));
-    row.set("provider", JsonValue(std::string(base::name(kernel->signature.provider()))));
-    if (kernel->signature.space() != base::Space::Device)
-      row.set("space", JsonValue(std::string(base::name(kernel->signature.space()))));
+    set_kernel(row, key, kernel->signature);
     set_timing(row, kernel->timing);
     row.set("scratch_bytes", JsonValue(kernel->scratch_bytes));
+  }
+  if (!measurements.alone.empty()) {
+    JsonValue& alone = document.set("alone", JsonValue::array());
+    for (const auto& [key, kernel] : by_key(measurements.alone)) {
+      JsonValue& row = alone.push(JsonValue::object());
+      set_kernel(row, key, kernel->signature);
+      set_timing(row.set("warm", JsonValue::object()), kernel->warm);
+      set_timing(row.set("cold", JsonValue::object()), kernel->cold);
+    }
   }
   JsonValue& collectives = document.set("collectives", JsonValue::array());
   for (const base::CollectiveMeasurement& collective : measurements.collectives)

@@ -275,7 +275,8 @@ void DraftProgram::find_stored_of_parts() {
       }
     }
     std::sort(one.stored.begin(), one.stored.end());
-    one.stored.erase(std::unique(one.stored.begin(), one.stored.end()), one.stored.end());
+    const auto* end = std::unique(one.stored.begin(), one.stored.end());
+    while (one.stored.end() != end) one.stored.pop_back();
   }
 }
 
@@ -316,7 +317,7 @@ int32_t DraftProgram::add_part(const std::vector<NodeId>& nodes, int item) {
     part_at_[static_cast<size_t>(position(id))] = index;
     const Node& one = graph_.node(id);
     if (one.kind == OpKind::Release || ir::is_done(one.kind)) continue;
-    made.operands.insert(made.operands.end(), one.operands.begin(), one.operands.end());
+    made.operands.append(one.operands.data(), one.operands.size());
   }
   return index;
 }

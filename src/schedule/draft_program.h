@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/analysis/live_bytes.h"
+#include "src/base/small_list.h"
 #include "src/schedule/draft.h"
 #include "src/schedule/live_curve.h"
 #include "src/sim/replay.h"
@@ -18,10 +19,10 @@ namespace dc::schedule {
 // gather of a parameter with its done and release. It is there while something there reads it and
 // its item, if it has one, is not taken.
 struct Part {
-  std::vector<int32_t> positions;
-  std::vector<ir::ValueId> operands;  // of all of its nodes that need them; a release needs none
-  std::vector<int32_t> needs;         // parts that make these, once for each operand
-  std::vector<int32_t> stored;        // storages that its nodes read or make
+  base::SmallList<int32_t, 4> positions;
+  ir::ValueList operands;              // of all of its nodes that need them; a release needs none
+  base::SmallList<int32_t, 4> needs;   // parts that make these, once for each operand
+  base::SmallList<int32_t, 6> stored;  // storages that its nodes read or make
   int item = -1;
   int readers = 0;  // that are there
   bool present = true;
@@ -35,12 +36,12 @@ struct Stored {
   };
   int32_t first = 0;
   int64_t bytes = 0;
-  int32_t part = -1;               // of its producer
-  int32_t least_last = 0;          // by the producer
-  std::vector<Use> uses;           // by decreasing position
-  std::vector<int32_t> stand_ins;  // whose readers read this one while their items are taken
-  int32_t original = -1;           // that this one stands in for; -1: none
-  int32_t last = -1;               // as it counts now; -1: not alive
+  int32_t part = -1;                      // of its producer
+  int32_t least_last = 0;                 // by the producer
+  base::SmallList<Use, 4> uses;           // by decreasing position
+  base::SmallList<int32_t, 2> stand_ins;  // whose readers read this one while their items are taken
+  int32_t original = -1;                  // that this one stands in for; -1: none
+  int32_t last = -1;                      // as it counts now; -1: not alive
 };
 
 struct Bucket {

@@ -18,7 +18,9 @@
 namespace dc::search {
 namespace {
 
-constexpr int kLeastEffort = 26;  // of default_effort()
+// Of default_effort(), up to so many nodes; of larger models in proportion less.
+constexpr int kLeastEffort = 26, kLeastOfAll = 8;
+constexpr int64_t kManyNodes = 50'000;
 
 using base::Result;
 using base::Status;
@@ -180,12 +182,15 @@ SearchResult joined(SearchResult one, SearchResult other) {
 }  // namespace
 
 int default_effort(const ir::Step& imported, bool may_offload) {
-  constexpr int64_t kMost = 384, kNodes = 500'000;
+  constexpr int64_t kNodes = 500'000;
+  const int64_t most = may_offload ? 1000 : 384;  // there is more to decide
   int64_t nodes = 1;
   for (const ir::Program& program : imported.programs)
     nodes += static_cast<int64_t>(program.graph.node_count());
+  const int64_t least =
+      std::clamp<int64_t>(kLeastEffort * kManyNodes / nodes, kLeastOfAll, kLeastEffort);
   if (may_offload) nodes *= 2;  // what leaves the device takes as long to choose as all the rest
-  return static_cast<int>(std::clamp<int64_t>(kNodes / nodes, kLeastEffort, kMost));
+  return static_cast<int>(std::clamp<int64_t>(kNodes / nodes, least, most));
 }
 
 Result<SearchResult> find_best(const ir::Step& imported, const passes::Options& options,

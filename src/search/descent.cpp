@@ -4,7 +4,6 @@
 #include <optional>
 #include <span>
 
-#include "src/search/starts.h"
 
 namespace dc::search {
 namespace {
@@ -161,17 +160,7 @@ std::vector<Chain> Descent::changes(const Chain& chain, size_t decision) const {
   if (decision > 0 && decision <= passes_.size())
     return changed(chain, *passes_[passes_.size() - decision], state_.parameter_bytes());
   std::vector<Chain> result;
-  if (decision == 0) {
-    const passes::PassCall* recompute = find_call(chain, "recompute");
-    if (recompute && !find_call(chain, "keep-jointly")) {
-      result.push_back(jointly(chain, kFirstExchanges));
-    } else if (recompute) {  // exchanges begin with all made again, or with what the budget asks
-      const bool asks_budget = !recompute->argument;
-      result.push_back(
-          with(chain, *recompute->pass, asks_budget ? std::optional<int64_t>(0) : std::nullopt));
-    }
-    return result;
-  }
+  if (decision == 0) return kept_otherwise(chain);
   if (decision == passes_.size() + 1) return grouped_otherwise(chain, state_.parameter_bytes());
   for (const size_t fusion : state_.fusions()) {
     if (fusion != fusion_of(chain)) result.push_back(fused(chain, fusion));

@@ -5,9 +5,9 @@
 namespace dc::search {
 namespace {
 
-// Of all steps that are known; as many as six of the latest, if those are more.
-constexpr int64_t kMostNodes = 800'000;
-constexpr int64_t kLeastSteps = 6;
+// Of all steps that are known; as many as four of the latest, if those are more.
+constexpr int64_t kMostNodes = 2'000'000;
+constexpr int64_t kLeastSteps = 4;
 
 }  // namespace
 

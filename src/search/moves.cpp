@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/search/chains.h"
+#include "src/search/starts.h"
 
 namespace dc::search {
 namespace {
@@ -31,6 +32,14 @@ bool places_collectives(const passes::Pass& pass) {
   return pass.name == "gather-by-block" || pass.name == "fuse-gathers" ||
          pass.name == "bucket-reductions" || pass.name == "prefetch-gathers" ||
          pass.name == "overlap-reductions";
+}
+
+// `chain` with what memory buys decided last, and as much made again before it as `chain` says.
+Chain keeps_parameters_jointly(const Chain& chain, int64_t exchanges) {
+  Chain result = chain;
+  for (const char* keeper : {"keep-resident", "keep-resident-greedily"})
+    result = without(result, *passes::find_pass(keeper));
+  return with(result, *passes::find_pass("keep-jointly"), exchanges);
 }
 
 // Without the comma.
@@ -95,10 +104,22 @@ Chain with(const Chain& chain, const passes::Pass& pass, std::optional<int64_t> 
 }
 
 Chain jointly(const Chain& chain, int64_t exchanges) {
-  Chain result = with(chain, *passes::find_pass("recompute"), 0);
-  for (const char* keeper : {"keep-resident", "keep-resident-greedily"})
-    result = without(result, *passes::find_pass(keeper));
-  return with(result, *passes::find_pass("keep-jointly"), exchanges);
+  return keeps_parameters_jointly(with(chain, *passes::find_pass("recompute"), 0), exchanges);
+}
+
+std::vector<Chain> kept_otherwise(const Chain& chain) {
+  const PassCall* recompute = find_call(chain, "recompute");
+  const passes::Pass& made_again = *passes::find_pass("recompute");
+  std::vector<Chain> result;
+  if (!find_call(chain, "keep-jointly")) {
+    if (recompute) add(result, jointly(chain, kFirstExchanges));
+    add(result, keeps_parameters_jointly(chain, kFirstExchanges));
+    if (!recompute) add(result, jointly(chain, kFirstExchanges));
+    return result;
+  }
+  if (!recompute || !recompute->argument) add(result, with(chain, made_again, 0));
+  if (!recompute || recompute->argument) add(result, with(chain, made_again, std::nullopt));
+  return result;
 }
 
 int64_t RecomputeMoves::bytes_of(const Chain& chain) const {

@@ -35,6 +35,11 @@ passes::Chain with(const passes::Chain& chain, const passes::Pass& pass,
 // before.
 passes::Chain jointly(const passes::Chain& chain, int64_t exchanges);
 
+// `chain` with keep-jointly where it has none: exchanges begin with all made again, or with what
+// the chain makes again. Where it has one, they begin otherwise: with all made again, or with what
+// the budget asks.
+std::vector<passes::Chain> kept_otherwise(const passes::Chain& chain);
+
 // What `recompute` leaves the passes behind it, as parts of what recomputing can change at most. 0:
 // what is left when only the inputs of blocks are kept; kRecomputeParts: nothing is made again.
 // The parts do not depend on the budget: neighbouring budgets look at the same schedules.

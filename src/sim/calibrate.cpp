@@ -20,22 +20,24 @@ constexpr double kMost = 8;    // factor of collectives, and its inverse the lea
 constexpr int kHalvings = 14;  // of the factor's logarithm: to 0.03 %
 constexpr int kRounds = 12;    // for the factor of kernels, where an estimator has a part
 
+void multiply(base::Timing& timing, double factor) {
+  for (int64_t* const ns : {&timing.median_ns, &timing.fastest_ns, &timing.deviation_ns}) {
+    if (*ns > 0) *ns = std::max<int64_t>(std::llround(factor * static_cast<double>(*ns)), 1);
+  }
+}
 template <typename Row>
 void multiply(std::vector<Row>& rows, double factor) {
-  const auto times = [factor](int64_t& ns) {
-    if (ns > 0) ns = std::max<int64_t>(std::llround(factor * static_cast<double>(ns)), 1);
-  };
-  for (Row& row : rows) {
-    times(row.timing.median_ns);
-    times(row.timing.fastest_ns);
-    times(row.timing.deviation_ns);
-  }
+  for (Row& row : rows) multiply(row.timing, factor);
 }
 
 Measurements multiplied(Measurements all, double kernels, double collectives) {
   all.origin = base::ProfileOrigin::Calibrated;
   all.step.reset();
   multiply(all.kernels, kernels);
+  for (base::AloneMeasurement& row : all.alone) {
+    multiply(row.warm, kernels);
+    multiply(row.cold, kernels);
+  }
   multiply(all.collectives, collectives);
   multiply(all.during_compute, collectives);
   multiply(all.together, collectives);

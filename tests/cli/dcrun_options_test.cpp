@@ -167,6 +167,18 @@ TEST(DcrunOptions, EvaluationsNeedData) {
   EXPECT_FALSE(parsed({"--eval-batches", "7"}).ok());
 }
 
+// As --save "$OUT" of a variable that is not set: nothing would be saved.
+TEST(DcrunOptions, EmptyValuesAreRefused) {
+  for (const char* option :
+       {"--save", "--metrics", "--config", "--resume", "--trace", "--job-key"}) {
+    const auto o = parse({"p.dcp", "--weights", "init:0", "--data", "synthetic", option, ""});
+    ASSERT_FALSE(o.ok()) << option;
+    EXPECT_EQ(o.status().code(), "DC6001");
+    EXPECT_NE(o.status().to_string().find(std::string(option) + ": the value is empty"),
+              std::string::npos);
+  }
+}
+
 TEST(DcrunOptions, CheckpointsNeedAFolder) {
   const auto refused = [](std::vector<const char*> more) {
     more.insert(more.begin(), {"p.dcp", "--data", "synthetic"});

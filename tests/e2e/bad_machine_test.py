@@ -9,6 +9,7 @@ import unittest
 
 import jobs
 import running
+import sanitized
 
 
 def changed(plan, old, new):
@@ -33,6 +34,13 @@ class BadMachineTest(jobs.JobTest):
         """The ranks' memory is a file of the system, to which its limit on sizes of files applies."""
         limited = ["prlimit", f"--fsize={1 << 16}", os.path.join(running.BIN, "dcrun"), *self.arguments()]
         self.refused(jobs.finished(limited), 80, "DC6106", "bytes of memory for the ranks", "raise the limit")
+
+    @unittest.skipIf(sanitized.library(jobs.DCRUN), "a sanitizer takes more than there is")
+    def test_too_little_memory(self):
+        """The system refuses the compiler memory, whose allocator may be another than the C library's."""
+        model = os.path.join(running.ROOT, "tests", "data", "llama_70b_cuda.pt2")
+        limited = ["prlimit", f"--as={90 << 20}", os.path.join(running.BIN, "dcc"), "compile", model, "--world", "32", "--chain", "zero3"]
+        self.refused(jobs.finished([*limited, "--no-cache", "-o", running.fresh()]), 80, "DC6014", "refuses more memory", "raise the limit")
 
     @unittest.skipUnless(os.path.exists(os.path.join(running.LIB, "libdcrun_onednn.so")), "libdcrun_onednn.so was not built (DCC_WITH_ONEDNN)")
     def test_a_cpu_without_the_instructions_of_the_plans(self):

@@ -109,9 +109,15 @@ class BadRequestTest(jobs.JobTest):
         usage(["--passes must end with layout-arenas"], "compile", self.model, "--world", "2", "--passes", "normalize-graph", "-o", self.path("out"))
         usage(["--world must be"], "compile", self.model, "--world", "0", "-o", self.path("out"))
         usage(["'lots' is not a number of bytes", "512MiB"], "compile", self.model, "--world", "2", "--memory", "lots", "-o", self.path("out"))
+        # As "$OUT" of a variable that is not set.
+        usage(["--output: the value is empty"], "compile", self.model, "--world", "2", "-o", "")
+        usage(["--config: the value is empty", "leave the option out"], "compile", self.model, "--world", "2", "--config", "", "-o", self.path("out"))
+        usage(["plan: the value is empty"], "inspect", "")
         self.nothing_at("out")
 
     def test_usage_of_dcrun(self):
+        for option in ("--save", "--metrics", "--config", "--resume"):
+            self.refused(self.train(option, ""), 64, option + ": the value is empty", "leave the option out")
         self.refused(self.train("--stesp", "3"), 64, "unknown option '--stesp'", "did you mean '--steps'?")
         self.refused(jobs.dcrun(), 64, "no plan given", "--help")
         self.refused(jobs.dcrun(self.plan), 64, "no --weights")

@@ -1,4 +1,4 @@
-"""Tests of export_train_step on small modules, of refusals and of the optimizer description.
+"""Tests of export_train_step on small modules and of refusals.
 
 build/venv/bin/python tests/e2e/export_test.py
 """
@@ -548,48 +548,6 @@ class WhatToDoTest(ExportTest):
         self.refused("no shape yet", nn.LazyLinear(3), x)
         self.refused("sparse=True off", Scores(lambda m, s: s + m.emb(torch.tensor(1)), emb=nn.Embedding(3, 3, sparse=True)))
         self.refused("momentum=None", Scores(lambda m, s: m.norm(s), norm=nn.BatchNorm1d(3, momentum=None)))
-
-
-class OptimizerTest(ExportTest):
-    def described(self, module, optimizer, **options):
-        self.export(module, regression_inputs(), optimizer=optimizer, check=False, **options)
-        return description(self.path())["optimizer"]
-
-    def test_adamw_with_groups(self):
-        module = Regression()
-        biases = [module.fc1.bias, module.fc2.bias]
-        weights = [module.fc1.weight, module.fc2.weight]
-        optimizer = torch.optim.AdamW([{"params": weights}, {"params": biases, "weight_decay": 0.0}], lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1)
-        self.assertEqual(
-            self.described(module, optimizer, clip_norm=1.0),
-            {
-                "optimizer": {"kind": "adamw", "lr": 3e-4, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1},
-                "groups": [{"match": "fc1.bias", "weight_decay": 0.0}, {"match": "fc2.bias", "weight_decay": 0.0}],
-                "clip_norm": 1.0,
-            },
-        )
-
-    def test_sgd(self):
-        module = Regression()
-        optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
-        self.assertEqual(self.described(module, optimizer), {"optimizer": {"kind": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.0}})
-
-    def test_none(self):
-        self.export(Regression(), regression_inputs(), check=False)
-        self.assertNotIn("optimizer", description(self.path()))
-
-    def test_refused(self):
-        module, other = Regression(), Regression()
-        cases = [
-            ("is trainable but not in", torch.optim.AdamW([module.fc1.weight])),
-            ("the module does not have", torch.optim.AdamW(list(module.parameters()) + list(other.parameters()))),
-            ("not supported", torch.optim.Adam(module.parameters())),
-            ("amsgrad", torch.optim.AdamW(module.parameters(), amsgrad=True)),
-            ("nesterov", torch.optim.SGD(module.parameters(), lr=1, momentum=0.9, nesterov=True)),
-        ]
-        for pattern, optimizer in cases:
-            with self.subTest(pattern), self.assertRaisesRegex(ExportError, pattern):
-                self.described(module, optimizer)
 
 
 if __name__ == "__main__":

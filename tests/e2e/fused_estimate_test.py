@@ -35,6 +35,11 @@ def fused(document):
     return [row for row in document["kernels"] if row["provider"] == "fused"]
 
 
+def without_fused(document):
+    """Neither those of the default chain, measured in a step, nor those measured alone."""
+    return {**document, "kernels": [row for row in document["kernels"] if row["provider"] != "fused"], "alone": []}
+
+
 def written(document):
     path = running.fresh(".json")
     with open(path, "w") as file:
@@ -55,14 +60,22 @@ def explained(plan):
 
 class Profile(unittest.TestCase):
     def test_has_as_many_fusions_as_asked_for(self):
-        few, many = fused(profile(0)[1]), fused(profile()[1])
-        self.assertEqual(len(many), len(few) + FUSIONS)
+        default, many = fused(profile(0)[1]), profile()[1]["alone"]
+        self.assertNotIn("alone", profile(0)[1])
+        self.assertEqual(len(many), len(default) + FUSIONS)
         self.assertEqual(len({row["key"] for row in many}), len(many))
-        self.assertTrue(all(row["samples"] > 0 for row in many))
-        self.assertIn(f"{len(many)} of them fused", profile()[2])
+        self.assertLess({row["key"] for row in default}, {row["key"] for row in many})
+        for row in many:
+            for state in ("warm", "cold"):
+                self.assertGreater(row[state]["samples"], 0)
+                self.assertLessEqual(row[state]["fastest_ns"], row[state]["median_ns"])
+        in_steps = {row["key"] for row in fused(profile()[1])}
+        self.assertLess({row["key"] for row in default}, in_steps)  # a few of the others too
+        self.assertTrue(in_steps & {row["key"] for row in many} > {row["key"] for row in default})
+        self.assertIn(f"{len(many)} fused kernels alone", profile()[2])
 
     def test_draws_the_same_every_time(self):
-        self.assertEqual({row["key"] for row in fused(profile()[1])}, {row["key"] for row in fused(profile(FUSIONS, "b")[1])})
+        self.assertEqual({row["key"] for row in profile()[1]["alone"]}, {row["key"] for row in profile(FUSIONS, "b")[1]["alone"]})
 
     def test_a_negative_number_is_refused(self):
         self.assertEqual(dcc("profile", running.archive("tiny-llama"), "--fusions", "-1", "-o", running.fresh(".json")).returncode, 64)
@@ -85,15 +98,14 @@ class Estimates(unittest.TestCase):
         self.assertEqual(self.origins(path, "--fusion-estimator", "fitted")[0], found)
 
     def test_of_few_are_a_closed_form(self):
-        few = {**profile()[1], "kernels": [row for row in profile()[1]["kernels"] if row["provider"] != "fused"]}
-        found, plan = self.origins(written(few))
+        found, plan = self.origins(written(without_fused(profile()[1])))
         self.assertEqual(found, {"closed form"})
         self.assertIn("from the operations of fused kernels", running.run([DCC, "inspect", plan]).stdout)
 
     def test_groups_that_were_not_measured_are_fused_where_that_is_learned_to_be_faster(self):
-        plain = {row["key"] for row in fused(profile(0)[1])}
-        drawn = {**profile()[1], "kernels": [row for row in profile()[1]["kernels"] if row["key"] not in plain]}
-        none = {**drawn, "kernels": [row for row in drawn["kernels"] if row["provider"] != "fused"]}
+        default = {row["key"] for row in fused(profile(0)[1])}
+        drawn = {**profile()[1], **{table: [row for row in profile()[1][table] if row["key"] not in default] for table in ("kernels", "alone")}}
+        none = without_fused(drawn)
         counts = []
         for document in (drawn, none):
             plan, done = compiled(written(document), chain="zero0")
@@ -103,7 +115,7 @@ class Estimates(unittest.TestCase):
         self.assertEqual(counts[1], 0)
 
     def test_an_old_profile_cannot_be_fitted_to(self):
-        few = {**profile()[1], "kernels": fused(profile()[1])[:20]}
+        few = {**profile()[1], "kernels": fused(profile()[1]), "alone": []}
         for options in (("--profile", written(few)), ()):
             done = dcc("compile", running.archive("tiny-llama"), "--world", "2", "--fusion-estimator", "fitted", *options, "-o", running.fresh(".dcp"))
             self.assertEqual(done.returncode, 78)
@@ -128,8 +140,7 @@ class Network(unittest.TestCase):
         state = safetensors.torch.load_file(self.weights)
         network = self.script.Network(len(names))
         network.load_state_dict({key: value.reshape(network.state_dict()[key].shape) for key, value in state.items()})
-        empty = {**profile()[1], "kernels": [row for row in profile()[1]["kernels"] if row["provider"] != "fused"]}
-        rows = self.script.table(profile()[0], written(empty), self.weights)
+        rows = self.script.table(profile()[0], written(without_fused(profile()[1])), self.weights)
         self.assertGreaterEqual(len(rows), FUSIONS)
         graphs = self.script.Graphs(rows, names)
         with torch.no_grad():
@@ -197,7 +208,7 @@ class Network(unittest.TestCase):
         self.assertNotEqual(without.stdout.split("\n")[2], done.stdout.split("\n")[2], "predicted by other figures")
         output, failed = calibrated("--fusion-estimator", os.path.join(running.ROOT, "no-such.safetensors"))
         self.assertEqual((failed.returncode, os.path.exists(output)), (66, False))
-        none = written({**profile()[1], "kernels": [row for row in profile()[1]["kernels"] if row["provider"] != "fused"]})
+        none = written(without_fused(profile()[1]))
         failed = dcc("calibrate", plan, "--profile", none, "--recorded", recorded, "-o", output, "--fusion-estimator", "fitted")
         self.assertEqual((failed.returncode, os.path.exists(output)), (78, False))
         self.assertIn("DC7037", failed.stderr)

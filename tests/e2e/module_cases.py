@@ -252,6 +252,19 @@ class Teacher(nn.Module):
         return (self.fc(x) - target).square()
 
 
+class Twice(nn.Module):
+    """One norm under two names, as blocks that are shared have it."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(LENGTH, LENGTH)
+        self.norm = nn.BatchNorm1d(WIDTH)
+        self.again = self.norm
+
+    def forward(self, x):
+        return self.again(self.fc(self.norm(x)))
+
+
 class Reverse(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, scale):
@@ -275,7 +288,37 @@ function(
 function("experts", experts, gate=lambda: nn.Linear(WIDTH, 3), experts=lambda: nn.ModuleList(nn.Linear(WIDTH, 4) for _ in range(3)))
 function("codebook", codebook, fc=lambda: nn.Linear(LENGTH, 4), codes=lambda: nn.Embedding(7, 4))
 on_x("teacher in a buffer", Teacher)
+on_x("norm under two names", Twice)
 function("reversed gradient", lambda m, x, ids: m.fc(x) + Reverse.apply(m.fc(x).tanh(), 0.3), fc=lambda: nn.Linear(LENGTH, 4))
+
+
+# Operators that run by libtorch.
+def warped(m, x, ids):
+    image = x.view(4, 3, 4, 4)
+    grid = F.affine_grid(torch.eye(2, 3) + m.where(x.flatten(1)).view(4, 2, 3).tanh() * 0.2, (4, 3, 5, 5), align_corners=False)
+    picked, where = F.max_pool2d(F.grid_sample(m.conv(image), grid, align_corners=False), 2, 1, return_indices=True)
+    return F.max_unpool2d(picked, where, 2, 1, output_size=(5, 5)) + F.interpolate(m.conv(image), 5, mode="bilinear", antialias=True)
+
+
+def decomposed(m, x, ids):
+    definite = m.fc.weight @ m.fc.weight.T + torch.eye(LENGTH)
+    lower = torch.linalg.cholesky(definite)
+    turned = torch.matrix_exp(m.fc.weight - m.fc.weight.T)
+    return torch.cholesky_solve((m.fc(x) @ turned).mT, lower) + torch.linalg.solve(definite, x.mT) * torch.logdet(definite) + torch.linalg.inv(definite)[:, :1]
+
+
+def ordered(m, x, ids):
+    h = m.fc(x)
+    return torch.cat(
+        [h.median(-1).values, h.kthvalue(2).values, h.cummin(-1).values[..., -1], torch.cdist(h, x).flatten(1), (h.square() + 1).lgamma().nansum(-1)], 1
+    )
+
+
+function("grid sampling and unpooling", warped, where=lambda: nn.Linear(WIDTH * LENGTH, 6), conv=lambda: nn.Conv2d(3, 3, 1))
+function("decompositions", decomposed, fc=lambda: nn.Linear(LENGTH, LENGTH))
+function("orthogonal", lambda m, x, ids: m.fc(x), fc=lambda: nn.utils.parametrizations.orthogonal(nn.Linear(LENGTH, LENGTH)))
+function("medians, distances and lgamma", ordered, fc=lambda: nn.Linear(LENGTH, LENGTH))
+
 
 # Attention.
 function(
@@ -387,4 +430,6 @@ loss("triplet", lambda m, h, x, y: F.triplet_margin_loss(h, x[:, 0, :CLASSES], x
 loss("cosine embedding", lambda m, h, x, y: F.cosine_embedding_loss(h, x[:, 0, :CLASSES], x[:, 0, 0].sign()))
 loss("multi margin", lambda m, h, x, y: F.multi_margin_loss(h, y))
 loss("multi label soft margin", lambda m, h, x, y: F.multilabel_soft_margin_loss(h, one_hot(y)))
+loss("normal distribution", lambda m, h, x, y: -torch.distributions.Normal(h, 0.5).log_prob(x[:, 0, :CLASSES]).mean())
+loss("gamma distribution", lambda m, h, x, y: -torch.distributions.Gamma(F.softplus(h) + 0.5, 2.0).log_prob(x[:, 0, :CLASSES].square() + 0.1).mean())
 loss("poisson nll", lambda m, h, x, y: F.poisson_nll_loss(h, one_hot(y)))

@@ -35,7 +35,9 @@ void try_file(std::string_view bytes) {
   driver::CompileOptions options;
   options.world = 2;
   const auto plan = driver::compile_step(std::move(*step), options, costs);
-  if (!plan.ok() && plan.status().to_string().empty()) std::abort();
+  if (plan.ok()) return;
+  // The verifier's codes for slices: two that share bytes are our bug, whatever the graph is.
+  if (plan.status().to_string().empty() || plan.status().code().starts_with("DC32")) std::abort();
 }
 
 std::string wrapped(std::string_view documents) {

@@ -160,6 +160,7 @@ class RandomModule(torch.nn.Module):
             self.unused = torch.nn.Parameter(torch.ones(draw.choice((1, 3, 40))))
         self.activity = draw.random() < 0.4
         self.early = draw.random() < 0.3
+        self.spare = draw.random() < 0.3
         if not any(p.requires_grad for name, p in self.named_parameters() if name != "unused"):
             self.requires_grad_(True)
 
@@ -169,7 +170,8 @@ class RandomModule(torch.nn.Module):
     def loss_of(self, x, labels):
         return functional.cross_entropy(self.logits(x).flatten(0, 1), labels.flatten())
 
-    def forward(self, x, labels):
+    def forward(self, x, labels, spare=None):
+        """`spare`: an input that nothing reads."""
         x = self.embedding(x) if self.from_tokens else self.project(x)
         loss = None
         for number, layer in enumerate(self.layers):
@@ -197,10 +199,11 @@ def make(seed, number):
 
 
 def make_data(module, rows, length, generator):
+    spare = {"spare": torch.rand((rows, 5), generator=generator)} if module.spare else {}
     labels = torch.randint(0, module.classes, (rows, length), generator=generator)
     if module.from_tokens:
-        return {"x": torch.randint(0, module.classes, (rows, length), generator=generator), "labels": labels}
-    return {"x": torch.rand((rows, length, 6), generator=generator) * 2 - 1, "labels": labels}
+        return {"x": torch.randint(0, module.classes, (rows, length), generator=generator), "labels": labels, **spare}
+    return {"x": torch.rand((rows, length, 6), generator=generator) * 2 - 1, "labels": labels, **spare}
 
 
 def gradients(module, data, rows, pairs, contributions, flip):

@@ -5,6 +5,7 @@
 #include <malloc.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "runtime/kernel/aten/arguments.h"
@@ -40,6 +41,8 @@ class Dummies {
   void* data() const { return data_; }
   // For integer divisors: from now on no input is 0.
   void make_positive() { std::memset(data_, 1, bytes_); }
+  // For pivots of a matrix, which count its rows from 1.
+  void make_ones() { std::fill_n(static_cast<int32_t*>(data_), bytes_ / sizeof(int32_t), 1); }
 
  private:
   size_t bytes_;
@@ -144,11 +147,17 @@ base::Result<Recording> record(const c10::OperatorHandle& op, const plan::Plan& 
   const bool onednn = wants_onednn(plan, instruction);
   const OneDnnHold hold(onednn);
   Recording recording;
-  base::Status status = run_once(op, plan, instruction, *inputs, recording);
+  const base::Status status = run_once(op, plan, instruction, *inputs, recording);
   if (!status.ok()) {
+    const auto runs_again = [&] {
+      recording = Recording();
+      return run_once(op, plan, instruction, *inputs, recording).ok();
+    };
     dummies.make_positive();
-    recording = Recording();
-    if (!run_once(op, plan, instruction, *inputs, recording).ok()) return status;
+    if (!runs_again()) {
+      dummies.make_ones();
+      if (!runs_again()) return status;
+    }
   }
   // oneDNN allocates more when it meets a shape for the first time: only the second run is typical.
   if (onednn) {

@@ -58,16 +58,16 @@ bool is_slower(const Graph& graph, const Node& fused, const ElementwiseGroup& gr
 }
 
 // Whether a profile has measured that the group takes no longer than its operators, fused without
-// its reductions too. `unmeasured`: without such figures.
+// its reductions too.
 bool reductions_pay(const Graph& graph, const Node& fused, const ElementwiseGroup& group,
-                    const cost::CostModel& cost, bool unmeasured) {
+                    const cost::CostModel& cost) {
   base::Nanos apart, folding;
   std::vector<NodeId> operators;
   std::vector<ValueId> results;
   for (const NodeId member : group.members) {
     const Node& node = graph.node(member);
     const cost::Estimate one = cost.compute(graph, node);
-    if (one.source != cost::Source::Measured) return unmeasured;
+    if (one.source != cost::Source::Measured) return false;
     apart += one.time;
     if (fusible_reduction(graph, node)) {
       folding += one.time;
@@ -81,7 +81,7 @@ bool reductions_pay(const Graph& graph, const Node& fused, const ElementwiseGrou
     if (is_read_outside(graph, node.results[0], is_operator)) results.push_back(node.results[0]);
   }
   const cost::Estimate together = cost.compute(graph, fused);
-  if (together.source != cost::Source::Measured) return unmeasured;
+  if (together.source != cost::Source::Measured) return false;
   if (operators.size() > 1) {
     const cost::Estimate without =
         cost.compute(fused_signature(graph, operators, std::move(results)));
@@ -90,23 +90,17 @@ bool reductions_pay(const Graph& graph, const Node& fused, const ElementwiseGrou
   return together.time <= apart;
 }
 
-// How fused kernels get reductions.
-struct Joining {
-  FuseReductions reductions = FuseReductions::WhereFaster;
-  bool unmeasured = false;  // WhereFaster: where there are no figures, too
-};
-
 // Whether the group became one kernel. `again`: by node, whether it makes a value again.
 bool fuse(Graph& graph, const ElementwiseGroup& group, const std::vector<int>& position,
-          const std::vector<bool>& again, const cost::CostModel& cost, const Joining& joining) {
+          const std::vector<bool>& again, const cost::CostModel& cost, FuseReductions joining) {
   const NodeId last = group.members.back();
   const std::optional<FusedKernel> kernel = make_fused_kernel(graph, group.members);
   if (!kernel) return false;
   const bool saves_memory =
       std::ranges::any_of(group.members, [&](NodeId member) { return again[member.index()]; });
   const Node& fused = graph.node(kernel->node);
-  const bool has_reason = group.reductions == 0 || joining.reductions == FuseReductions::Always ||
-                          reductions_pay(graph, fused, group, cost, joining.unmeasured);
+  const bool has_reason = group.reductions == 0 || joining == FuseReductions::Always ||
+                          reductions_pay(graph, fused, group, cost);
   if (!has_reason || is_slower(graph, fused, group, saves_memory, cost)) {
     graph.erase(kernel->node);
     return false;
@@ -185,7 +179,7 @@ std::vector<NodeId> fusible_reductions(const Graph& graph) {
 // be fused again.
 std::vector<NodeId> fuse_program(Graph& graph, int64_t most_operators,
                                  std::span<const NodeId> reductions, const cost::CostModel& cost,
-                                 const Joining& joining, Counts& counts) {
+                                 FuseReductions joining, Counts& counts) {
   const std::vector<MadeAgain> again = make_again(graph, most_operators);
   std::vector<ElementwiseGroup> groups = elementwise_groups(graph, reductions);
   std::vector<int> position(graph.node_capacity());
@@ -215,9 +209,14 @@ std::vector<NodeId> fuse_program(Graph& graph, int64_t most_operators,
 
 void fuse_program(Graph& graph, int64_t most_operators, const passes::Options& options,
                   const cost::CostModel& cost, Counts& counts) {
+  const FuseReductions joining = options.fuse_reductions;
   std::vector<NodeId> reductions;
-  const Joining joining{options.fuse_reductions, most_operators > 1};
-  if (joining.reductions != FuseReductions::Never) reductions = fusible_reductions(graph);
+  if (joining != FuseReductions::Never) reductions = fusible_reductions(graph);
+  if (joining == FuseReductions::WhereFaster) {
+    std::erase_if(reductions, [&](NodeId reduction) {
+      return cost.compute(graph, graph.node(reduction)).source != cost::Source::Measured;
+    });
+  }
   constexpr int kMostTries = 6;  // then none joins
   for (int tries = 1;; ++tries) {
     Graph fused = graph;

@@ -96,7 +96,7 @@ void Estimator::read(int32_t s, int32_t place, Cost& cost) {
 // An operand that is not saved: its kernel runs again too, or it is saved from now on, if that
 // frees more per time.
 void Estimator::make_or_keep(int32_t s, int32_t place, Cost& cost) {
-  std::vector<int32_t>& keeps = now_.keeps;
+  auto& keeps = now_.keeps;
   if (std::find(keeps.begin(), keeps.end(), s) != keeps.end()) return;
   const ForwardStorage& storage = at(p_.storages, s);
   const size_t visited = visited_.size(), sources = now_.sources.size(), kept_before = keeps.size();
@@ -111,8 +111,8 @@ void Estimator::make_or_keep(int32_t s, int32_t place, Cost& cost) {
     cut_ = false;
     for (size_t i = visited; i < visited_.size(); ++i) at(seen_, visited_[i]) = false;
     visited_.resize(visited);
-    now_.sources.resize(sources);
-    keeps.resize(kept_before);
+    while (now_.sources.size() > sources) now_.sources.pop_back();
+    while (keeps.size() > kept_before) keeps.pop_back();
     keeps.push_back(s);
   }
   const Cost& chosen = keep ? kept : made;

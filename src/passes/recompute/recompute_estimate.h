@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "src/base/small_list.h"
 #include "src/passes/recompute/recompute_timeline.h"
 
 namespace dc::passes {
@@ -14,11 +15,11 @@ inline constexpr int kMostSteps = 8 * kLongestChain;
 
 struct Estimate {
   int32_t storage = -1;
-  int64_t gain = 0;              // bytes x coordinates above the limit; may be negative
-  int64_t at_peak = 0;           // bytes at the coordinate of the peak
-  int64_t time = 0;              // ns of kernels and gathers added
-  std::vector<int32_t> keeps;    // storages to keep that were not
-  std::vector<int32_t> sources;  // storages read
+  int64_t gain = 0;                     // bytes x coordinates above the limit; may be negative
+  int64_t at_peak = 0;                  // bytes at the coordinate of the peak
+  int64_t time = 0;                     // ns of kernels and gathers added
+  base::SmallList<int32_t, 2> keeps;    // storages to keep that were not
+  base::SmallList<int32_t, 6> sources;  // storages read
   double rate() const {
     return static_cast<double>(gain) / static_cast<double>(time > 0 ? time : 1);
   }

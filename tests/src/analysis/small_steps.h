@@ -45,25 +45,23 @@ class StepBuilder {
     return op(OpKind::Input, {}, {{name, type}}, {{Attr::Name, name}});
   }
   // First result, or an invalid id.
-  ValueId op(OpKind kind, std::vector<ValueId> operands, std::vector<NewValue> results,
+  ValueId op(OpKind kind, const std::vector<ValueId>& operands, std::vector<NewValue> results,
              std::vector<Arg> args = {}) {
-    Node& node =
-        graph().insert({}, kind, std::move(operands), std::move(results), std::move(args), origin);
+    Node& node = graph().insert({}, kind, operands, std::move(results), std::move(args), origin);
     return node.results.empty() ? ValueId{} : node.results[0];
   }
-  ValueId aten(const std::string& overload, std::vector<ValueId> operands, NewValue result) {
+  ValueId aten(const std::string& overload, const std::vector<ValueId>& operands, NewValue result) {
     std::vector<Arg> args;
     for (size_t i = 0; i < operands.size(); ++i)
       args.push_back({"arg" + std::to_string(i), OperandRef{static_cast<int>(i)}});
     return graph()
-        .insert_aten({}, overload, std::move(operands), {std::move(result)}, std::move(args),
-                     origin)
+        .insert_aten({}, overload, operands, {std::move(result)}, std::move(args), origin)
         .results[0];
   }
   // start and done on stream 1; returns done's result.
-  ValueId collective(OpKind start, OpKind done, std::vector<ValueId> operands,
+  ValueId collective(OpKind start, OpKind done, const std::vector<ValueId>& operands,
                      const std::string& name, TensorType type, int64_t elements, int64_t shard) {
-    Node& node = graph().insert({}, start, std::move(operands), {{name + ".start", type}},
+    Node& node = graph().insert({}, start, operands, {{name + ".start", type}},
                                 {{Attr::Elements, elements}, {Attr::Shard, shard}}, origin);
     node.stream = 1;
     ValueId started = node.results[0];

@@ -1,17 +1,18 @@
 // What estimators of fused kernels see and say: fused_table PROFILE [BY [NETWORK]]. One line of
-// JSON for each fused kernel that the profile has measured, with its estimates by the other kernels
-// of profile BY, by the default's fit to those of BY and by a network of train_estimator.py.
-// fused_table --primitives: the operators that fused kernels can have. Not a test;
-// scripts/train_estimator.py and scripts/benchmark/fused_time.py read it.
+// JSON for each fused kernel that the profile has measured alone (an old profile: in a step), with
+// its estimates by the other kernels of profile BY, by the default's fit to those of BY and by a
+// network of train_estimator.py. fused_table --primitives: the operators that fused kernels can
+// have. Not a test; scripts/train_estimator.py and scripts/benchmark/fused_time.py read it.
 #include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "src/base/json_writer.h"
-#include "src/cost/costs.h"
+#include "src/cost/analytic.h"
 #include "src/cost/fused_kernel.h"
 #include "src/cost/fused_network.h"
+#include "src/cost/profiled.h"
 #include "src/profile/profile_file.h"
 
 namespace dc::cost {
@@ -34,38 +35,39 @@ class Estimates {
  public:
   base::Status read(const char* by, const char* network) {
     DC_ASSIGN_OR_RETURN(profile::Profile profile, profile::read_profile(by));
-    const int threads = profile.measurements.machine.threads;
+    table_.emplace(profile.measurements.machine.threads);
     if (network != nullptr) {
       DC_ASSIGN_OR_RETURN(FusedNetwork weights, FusedNetwork::read(network));
-      network_.emplace(profile, threads, std::make_shared<const FusedNetwork>(std::move(weights)));
+      network_.emplace(profile, table(), std::make_shared<const FusedNetwork>(std::move(weights)));
     }
-    fitted_.emplace(profile, threads);
+    fitted_.emplace(profile, table());
+    profile.measurements.alone.clear();
     std::erase_if(profile.measurements.kernels, [](const base::KernelMeasurement& row) {
       return row.signature.provider() == base::Provider::Fused;
     });
-    apart_.emplace(profile, threads);
+    apart_.emplace(profile, table());
     return {};
   }
-  const CostModel& apart() const { return apart_->model(); }
+  const CostModel& apart() const { return *apart_; }
   void write(base::JsonWriter& json, const base::KernelSignature& kernel) const {
-    const auto add = [&](const char* name, const std::optional<Costs>& costs) {
-      if (costs) json.field(name, costs->model().compute(kernel).time.v);
-    };
-    add("closed_ns", apart_);
-    add("fitted_ns", fitted_);
-    add("network_ns", network_);
+    const base::Nanos closed = apart_->compute(kernel).time;
+    json.field("closed_ns", closed.v);
+    json.field("fitted_ns", fitted_->alone(kernel).value_or(closed).v);
+    if (network_) json.field("network_ns", network_->alone(kernel).value_or(closed).v);
   }
 
  private:
-  std::optional<Costs> apart_, fitted_, network_;
+  const CostModel& table() const { return *table_; }
+  std::optional<AnalyticCost> table_;
+  std::optional<ProfiledCost> apart_, fitted_, network_;
 };
 
-void write(const base::KernelMeasurement& row, const FusedKernel& kernel,
-           const Estimates& estimates) {
+void write(const base::KernelSignature& signature, const base::Timing& timing,
+           const FusedKernel& kernel, const Estimates& estimates) {
   base::JsonWriter json;
-  json.begin_object().field("key", row.signature.text());
-  json.field("median_ns", row.timing.median_ns).field("fastest_ns", row.timing.fastest_ns);
-  json.field("deviation_ns", row.timing.deviation_ns).field("samples", row.timing.samples);
+  json.begin_object().field("key", signature.text());
+  json.field("median_ns", timing.median_ns).field("fastest_ns", timing.fastest_ns);
+  json.field("deviation_ns", timing.deviation_ns).field("samples", timing.samples);
   json.field("elements", static_cast<int64_t>(kernel.elements));
   json.field("rows", static_cast<int64_t>(kernel.rows));
   json.field("blocks", static_cast<int64_t>(kernel.blocks));
@@ -86,7 +88,7 @@ void write(const base::KernelMeasurement& row, const FusedKernel& kernel,
   json.end_array();
   write_tensors(json, "operands", kernel.operands);
   write_tensors(json, "results", kernel.results);
-  estimates.write(json, row.signature);
+  estimates.write(json, signature);
   std::printf("%s\n", json.end_object().take().c_str());
 }
 
@@ -94,13 +96,17 @@ base::Status run(const char* path, const char* by, const char* network) {
   DC_ASSIGN_OR_RETURN(const profile::Profile profile, profile::read_profile(path));
   Estimates estimates;
   DC_RETURN_IF_ERROR(estimates.read(by, network));
-  for (const base::KernelMeasurement& row : profile.measurements.kernels) {
-    const auto kernel = describe_fused(row.signature, [&](const base::KernelSignature& apart) {
+  const auto write_row = [&](const base::KernelSignature& signature, const base::Timing& timing) {
+    const auto kernel = describe_fused(signature, [&](const base::KernelSignature& apart) {
       return estimates.apart().compute(apart);
     });
-    if (kernel && kernel->reductions == 0)
-      write(row, *kernel, estimates);  // others are not estimated
-  }
+    if (kernel && kernel->reductions == 0)  // others are not estimated
+      write(signature, timing, *kernel, estimates);
+  };
+  const base::Measurements& measured = profile.measurements;
+  for (const base::AloneMeasurement& row : measured.alone) write_row(row.signature, row.warm);
+  if (!measured.alone.empty()) return {};
+  for (const base::KernelMeasurement& row : measured.kernels) write_row(row.signature, row.timing);
   return {};
 }
 

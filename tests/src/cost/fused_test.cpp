@@ -54,6 +54,8 @@ TEST(FusedKernel, SaysWhatItsTimeDependsOn) {
   EXPECT_FALSE(kernel->operations[0].is_result);
   EXPECT_TRUE(kernel->operations[1].is_result);
   EXPECT_EQ(kernel->operations[1].read_bytes, 2 * 8192);
+  EXPECT_EQ(kernel->operations[0].streams, 1u);
+  EXPECT_EQ(kernel->operations[1].streams, 1u);
   EXPECT_EQ(kernel->operations[1].apart.time.v, 3000);
   EXPECT_EQ(kernel->bytes(), 3 * 8192);
 }
@@ -95,6 +97,9 @@ TEST(FusedKernel, SaysHowOperandsLie) {
   for (const FusedTensor& operand : kernel->operands) found.push_back(operand.access);
   EXPECT_EQ(found, (std::vector<Access>{Access::Dense, Access::Rows, Access::Repeated,
                                         Access::Strided, Access::Repeated}));
+  std::vector<size_t> streams;
+  for (const FusedOperation& operation : kernel->operations) streams.push_back(operation.streams);
+  EXPECT_EQ(streams, (std::vector<size_t>{1, 0, 1, 0}));
   EXPECT_EQ(kernel->operands[1].bytes, 128);
   EXPECT_EQ(kernel->operands[2].bytes, 256);
   EXPECT_EQ(kernel->operands[4].bytes, 2);
@@ -193,6 +198,21 @@ class FusedFigures : public testing::Test {
       profile_.measurements.kernels.push_back({signature, {time, time, 0, 9}, 0});
     }
   }
+  // Alone; cold it takes twice as long.
+  void measure_alone(int count) {
+    Machine machine(2);
+    for (int i = 0; i < count; ++i) {
+      const auto [signature, time] = machine.kernel();
+      profile_.measurements.alone.push_back(
+          {signature, {time, time, 0, 9}, {2 * time, 2 * time, 0, 3}});
+    }
+  }
+  // As a step has it, of one that was measured alone.
+  void measure_in_step(size_t number, double of_warm) {
+    const base::AloneMeasurement& alone = profile_.measurements.alone[number];
+    const auto time = static_cast<int64_t>(of_warm * static_cast<double>(alone.warm.median_ns));
+    profile_.measurements.kernels.push_back({alone.signature, {time, time, 0, 9}, 0});
+  }
   Estimate time(const KernelSignature& kernel) const {
     return ProfiledCost(profile_, table_).compute(kernel);
   }
@@ -215,6 +235,55 @@ TEST_F(FusedFigures, SayWhereTheyComeFrom) {
   profile_.measurements.kernels.push_back({gate, {7777, 7777, 0, 9}, 0});
   EXPECT_EQ(time(gate).source, Source::Measured);
   EXPECT_EQ(time(gate).time.v, 7777);
+}
+
+// No kernel of a Machine has this shape.
+constexpr const char* kUnseen =
+    "f32[48,96](96,1) f32[48,96](96,1) body=\"t0:f32=add.Tensor(self=a0,other=a1);"
+    "t1:f32=mul.Tensor(self=t0,other=a1);->t1\" -> f32[48,96](96,1)";
+
+// Between warm and cold, where those are that a step was seen with.
+TEST_F(FusedFigures, OfKernelsAloneAreThoseOfAStep) {
+  const int enough = static_cast<int>(FittedFused::kFewestSamples) * 2;
+  measure_alone(enough);
+  measure_in_step(0, 1.4);
+  measure_in_step(1, 1.4);
+  const base::AloneMeasurement& other = profile_.measurements.alone[2];
+  EXPECT_EQ(time(profile_.measurements.alone[1].signature).time.v,
+            profile_.measurements.kernels[1].timing.median_ns);
+  EXPECT_EQ(time(other.signature).source, Source::Measured);
+  EXPECT_NEAR(static_cast<double>(time(other.signature).time.v),
+              1.4 * static_cast<double>(other.warm.median_ns), 2);
+  const KernelSignature unseen = fused(kUnseen);
+  const ProfiledCost costs(profile_, table_);
+  EXPECT_EQ(costs.compute(unseen).source, Source::Learned);
+  const auto alone = static_cast<double>(costs.alone(unseen)->v);
+  EXPECT_NEAR(static_cast<double>(costs.compute(unseen).time.v), 1.4 * alone, 0.01 * alone);
+}
+
+// What a step adds is the same part of whatever is estimated in place of the fit.
+TEST_F(FusedFigures, OfAnotherEstimatorAreThoseOfAStep) {
+  class Always final : public FusedEstimator {
+   public:
+    base::Nanos time(const FusedKernel&) const override { return {1'000'000}; }
+  };
+  measure_alone(static_cast<int>(FittedFused::kFewestSamples) * 2);
+  measure_in_step(0, 1.4);
+  const KernelSignature unseen = fused(kUnseen);
+  const ProfiledCost costs(profile_, table_, std::make_shared<const Always>());
+  EXPECT_EQ(costs.alone(unseen)->v, 1'000'000);
+  EXPECT_NEAR(static_cast<double>(costs.compute(unseen).time.v), 1'400'000, 10'000);
+}
+
+// Never as in no state that was measured.
+TEST_F(FusedFigures, AreNeverBeyondWarmAndCold) {
+  measure_alone(3);
+  const base::AloneMeasurement other = profile_.measurements.alone[2];
+  measure_in_step(0, 5);
+  EXPECT_EQ(time(other.signature).time.v, other.cold.median_ns);
+  profile_.measurements.kernels.clear();
+  measure_in_step(0, 0.5);
+  EXPECT_EQ(time(other.signature).time.v, other.warm.median_ns);
 }
 
 // A network with weights by a formula, whose outputs torch gave (scripts/train_estimator.py's

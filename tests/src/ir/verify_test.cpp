@@ -118,7 +118,7 @@ constexpr Damage kDamages[] = {
     {"output_twice", kImported, "output loss %loss\n", "output loss %loss\n    output loss %h\n",
      "DC2106"},
     {"output_without_parameter", kImported, "gradient \"w\"", "gradient \"u\"", "DC2106"},
-    {"unknown_overload", kImported, "aten.mean.default", "aten.median.default", "DC2107"},
+    {"unknown_overload", kImported, "aten.mean.default", "aten.quantile.default", "DC2107"},
     {"mutation", kImported, "aten.mean.default", "aten.zero_.default", "DC2108"},
     {"data_dependent", kImported, "aten.mean.default", "aten.nonzero.default", "DC2109"},
     {"view_without_operand", kImported, "aten.t.default(self=%x)", "aten.t.default", "DC2105"},

@@ -24,6 +24,9 @@ base::KernelSignature kernel(const char* text, base::Provider provider,
 }
 
 constexpr const char* kProduct = "aten.mm.default f32[2,3](3,1) f32[3,4](4,1) -> f32[2,4](4,1)";
+constexpr const char* kGate =
+    "dc.fused f32[8](1) body=\"t0:f32=silu.default(self=a0);t1:f32=neg.default(self=t0);->t1\" -> "
+    "f32[8](1)";
 constexpr const char* kCast = "dc.cast f32[8](1) -> bf16[8](1)";
 
 Measurements sample() {
@@ -42,6 +45,7 @@ Measurements sample() {
                  {kernel(kProduct, base::Provider::Native), {1200, 1100, 20, 9}, 8192},
                  {kernel(kCast, base::Provider::Native), {10, 9, 1, 18}, 0},
                  {kernel(kCast, base::Provider::Native, base::Space::Host), {30, 29, 1, 18}, 0}};
+  all.alone = {{kernel(kGate, base::Provider::Fused), {40, 39, 1, 70}, {90, 80, 6, 3}}};
   all.collectives = {{"all_gather", 2, 4096, {100, 90, 3, 50}},
                      {"reduce_scatter", 2, int64_t{1} << 40, {int64_t{1} << 49, 1, 2, 5}},
                      {"all_reduce", 4, 64, {9, 8, 7, 6}, base::CollectiveLevel::Across}};
@@ -98,6 +102,10 @@ TEST(Profile, RoundTrip) {
     EXPECT_EQ(after.kernels[i].scratch_bytes, before.kernels[i].scratch_bytes);
     expect_equal(after.kernels[i].timing, before.kernels[i].timing);
   }
+  ASSERT_EQ(after.alone.size(), 1u);
+  EXPECT_EQ(after.alone[0].signature, before.alone[0].signature);
+  expect_equal(after.alone[0].warm, before.alone[0].warm);
+  expect_equal(after.alone[0].cold, before.alone[0].cold);
   ASSERT_EQ(after.collectives.size(), before.collectives.size());
   for (size_t i = 0; i < after.collectives.size(); ++i) {
     EXPECT_EQ(after.collectives[i].kind, before.collectives[i].kind);
@@ -178,6 +186,7 @@ TEST(Profile, OlderOnesSayLess) {
   std::string text = to_json(all);
   text = replaced(text, "\"origin\":", "\"x_origin\":");
   text = replaced(text, "\"during_compute\":", "\"x_beside_compute\":");
+  text = replaced(text, "\"alone\":", "\"x_alone\":");
   text = replaced(text, "\"together\":", "\"x_together\":");
   text = replaced(text, "\"complete\":", "\"x_complete\":");
   text = replaced(text, "\"rates\":", "\"x_rates\":");
@@ -190,6 +199,7 @@ TEST(Profile, OlderOnesSayLess) {
   EXPECT_EQ(parsed->measurements.origin, base::ProfileOrigin::Measured);
   EXPECT_TRUE(parsed->measurements.complete.collectives);
   EXPECT_FALSE(parsed->measurements.complete.during_compute);
+  EXPECT_TRUE(parsed->measurements.alone.empty());
   EXPECT_TRUE(parsed->measurements.together.empty());
   EXPECT_FALSE(parsed->measurements.rates.has_value());
   EXPECT_FALSE(parsed->measurements.step.has_value());
@@ -220,6 +230,10 @@ TEST(Profile, OriginsRatesAndPartsAreKnownWords) {
            {"\"half_flops_per_s\": 576460752303423488", "\"half_flops_per_s\": -1"},
            {"\"collectives\": true", "\"collectives\": 1"},
            {"\"compute_permille\":", "\"compute_part\":"},
+           {"\"warm\":", "\"hot\":"},
+           {"\"cold\":", "\"x_cold\":"},
+           {"\"cold\": {", "\"cold\": 3, \"x_cold\": {"},
+           {"\"median_ns\": 90", "\"median_ns\": -90"},
            {"\"plan_digest\":", "\"plan\":"},
            {"\"whole\":", "\"all\":"},
            {"\"median_ns\": 600", "\"median_ns\": -600"}}) {

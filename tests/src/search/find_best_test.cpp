@@ -248,6 +248,13 @@ TEST(FindBest, LargerSchedulesAreTriedLessOften) {
   const int large = default_effort(*llama, false);
   EXPECT_LT(large, small);
   EXPECT_LT(default_effort(*llama, true), large);
+  ir::Step deep = *llama;
+  deep.programs.resize(10, llama->programs[0]);
+  const int deeper = default_effort(deep, false);
+  EXPECT_LT(deeper, large);
+  deep.programs.resize(40, llama->programs[0]);
+  EXPECT_LT(default_effort(deep, false), deeper) << "of very large ones fewer than of any other";
+  EXPECT_EQ(default_effort(deep, false), default_effort(deep, true));
 }
 
 TEST(FindBest, OtherWaysOfFusingAreOfItsEffort) {

@@ -110,6 +110,33 @@ TEST(Changed, DropsNothingThatPlacesCollectivesForKeepJointly) {
       << "what the budget has room for is not for reductions alone";
 }
 
+std::vector<std::string> kept(const std::string& text) {
+  std::vector<std::string> found;
+  for (const Chain& other : kept_otherwise(chain(text))) found.push_back(passes::print(other));
+  return found;
+}
+
+TEST(KeptOtherwise, ExchangesBeginWithAllMadeAgainOrWithWhatTheChainMakesAgain) {
+  EXPECT_THAT(kept("schedule,recompute,keep-resident,gather-by-block"),
+              ElementsAre("schedule,recompute=0,gather-by-block,keep-jointly=400",
+                          "schedule,recompute,gather-by-block,keep-jointly=400"));
+  EXPECT_THAT(kept("schedule,gather-by-block,offload-activations"),
+              ElementsAre("schedule,gather-by-block,offload-activations,keep-jointly=400",
+                          "schedule,recompute=0,gather-by-block,offload-activations,"
+                          "keep-jointly=400"))
+      << "where nothing is made again, memory still buys whole parameters";
+}
+
+TEST(KeptOtherwise, TheyBeginOtherwise) {
+  EXPECT_THAT(kept("schedule,recompute=0,keep-jointly=400"),
+              ElementsAre("schedule,recompute,keep-jointly=400"));
+  EXPECT_THAT(kept("schedule,recompute,keep-jointly=400"),
+              ElementsAre("schedule,recompute=0,keep-jointly=400"));
+  EXPECT_THAT(
+      kept("schedule,keep-jointly=400"),
+      ElementsAre("schedule,recompute=0,keep-jointly=400", "schedule,recompute,keep-jointly=400"));
+}
+
 TEST(GroupedOtherwise, ByBlockAndBySize) {
   const auto others = [&](const char* text) {
     std::vector<std::string> found;

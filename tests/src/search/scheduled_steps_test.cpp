@@ -61,7 +61,7 @@ TEST(KnownSteps, ForgetsWhatWasNotUsedForLongest) {
   steps.keep("first", step);
   steps.keep("second", step);
   EXPECT_TRUE(steps.find("second"));
-  constexpr int kMore = 20'000;  // times the nodes of the step: more than any number that is kept
+  constexpr int kMore = 50'000;  // times the nodes of the step: more than any number that is kept
   for (int i = 0; i < kMore; ++i) {
     ASSERT_TRUE(steps.find("first")) << "used each time";
     steps.keep(std::to_string(i), step);

@@ -1,0 +1,88 @@
+"""What changes how PyTorch computes and not what: compiled functions, checkpoints, validated distributions; bags with equal rows.
+
+build/venv/bin/python tests/e2e/export_plain_calls_test.py
+"""
+
+import math
+import unittest
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+import running
+from export_case import ExportError, description, export_train_step
+
+X, LABELS = torch.linspace(-1, 1, 24).view(4, 6), torch.tensor([0, 2, 1, 1])
+
+
+class Calls(nn.Module):
+    """`compute(module, x)` gives scores of three classes."""
+
+    def __init__(self, compute, **modules):
+        super().__init__()
+        self.compute, self.inner, self.out = compute, nn.Linear(6, 6), nn.Linear(6, 3)
+        for name, module in modules.items():
+            self.add_module(name, module)
+
+    def forward(self, x, labels):
+        return F.cross_entropy(self.compute(self, x), labels)
+
+
+def exported(module, inputs=(X, LABELS)):
+    """Path of the archive, whose loss and gradients the export has compared with the module's own."""
+    path = running.fresh(".pt2")
+    report = export_train_step(module, inputs, path)
+    assert report.check.startswith("check: loss and every gradient"), report.check
+    return path
+
+
+class PlainCallsTest(unittest.TestCase):
+    def test_compiled(self):
+        """As functions are decorated and modules compiled in place; both stay compiled."""
+        compiled = torch.compile(lambda x: torch.tanh(x) * 2, backend="eager")
+        module = Calls(lambda m, x: m.out(compiled(m.inner(x))))
+        module.inner.compile(backend="eager")
+        exported(module)
+        self.assertIsNotNone(module.inner._compiled_call_impl)
+
+    def test_reentrant_checkpoint(self):
+        exported(Calls(lambda m, x: m.out(checkpoint(lambda h: m.inner(h).tanh(), m.inner(x), use_reentrant=True))))
+        self.assertTrue(issubclass(torch.utils.checkpoint.CheckpointFunction, torch.autograd.Function))
+
+    def test_distributions(self):
+        def compute(m, x):
+            scores = m.out(x)
+            likely = torch.distributions.Normal(m.inner(x), 0.5, validate_args=True).log_prob(x).sum(-1, keepdim=True)
+            return scores + likely + torch.distributions.Categorical(logits=scores).entropy()[:, None]
+
+        exported(Calls(compute))
+        with self.assertRaises(ValueError):
+            torch.distributions.Normal(0.0, -1.0, validate_args=True)
+
+    def test_bags_of_equal_rows(self):
+        """The gradient of a maximum is the first one's; rows of zeros, as zero initialisation leaves them, are equal."""
+        for padding in (None, 1):
+            with self.subTest(padding):
+                bag = nn.EmbeddingBag(5, 6, mode="max", padding_idx=padding)
+                nn.init.zeros_(bag.weight)
+                exported(Calls(lambda m, x: m.out(m.bag(x)), bag=bag), (torch.tensor([[3, 0, 2], [1, 4, 4], [0, 1, 2], [1, 1, 1]]), LABELS))
+        bag = nn.EmbeddingBag(5, 6, mode="sum", scale_grad_by_freq=True)
+        with self.assertRaisesRegex(ExportError, "scale_grad_by_freq cannot be exported; use an Embedding"):
+            exported(Calls(lambda m, x: m.out(m.bag(x)), bag=bag), (torch.tensor([[3, 0, 2]] * 4), LABELS))
+
+    def test_infinite_inputs(self):
+        """A mask that is added to scores, as a separate input: its range is that of its finite numbers."""
+
+        class Masked(Calls):
+            def forward(self, x, mask, labels):
+                return F.cross_entropy(self.out((self.inner(x) + mask).softmax(-1)), labels)
+
+        mask = torch.zeros(4, 6).masked_fill(torch.arange(6) > 3, -math.inf)
+        path = exported(Masked(None), (X, mask, LABELS))
+        self.assertEqual([(i["low"], i["high"]) for i in description(path)["inputs"]][1], (0.0, 1.0))
+
+
+if __name__ == "__main__":
+    unittest.main()
