@@ -104,7 +104,7 @@ class Providers(unittest.TestCase):
             with open(profile) as file:
                 document = json.load(file)
             outcomes = []
-            for factor in (1e-3, 1e3):  # of what such a kernel takes
+            for factor in (1e-3, 1e6):  # of what such a kernel takes
                 for row in document["kernels"]:
                     if row["provider"] == "fused" and any(word in row["key"] for word in ("sum.dim_IntList", "mean.dim")):
                         row["median_ns"] = row["fastest_ns"] = max(1, round(row["median_ns"] * factor))
