@@ -99,7 +99,11 @@ class Plans {
   }
 
   const cost::AnalyticCost cost_{1};
-  const passes::Options options_{};
+  const passes::Options options_ = [] {
+    passes::Options options;
+    options.fuse_reductions = passes::FuseReductions::Always;  // there is no profile
+    return options;
+  }();
   int copies_ = 0;
 };
 

@@ -158,6 +158,8 @@ TEST(Page, TheDataSaysWhatIsOneOfSeveral) {
   std::vector<plan::Instruction>& list = loaded.plan.programs[0].instructions;
   plan::Instruction& fused = list[plan::test::kMatmul];
   const int32_t operand = static_cast<int32_t>(fused.args[0].i), result = fused.outputs[0];
+  loaded.plan.tensors[static_cast<size_t>(operand)].sizes =
+      loaded.plan.tensors[static_cast<size_t>(result)].sizes;
   plan::Arg body;
   body.name = "body";
   body.kind = plan::ArgKind::String;
