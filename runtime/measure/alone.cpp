@@ -78,8 +78,7 @@ struct Fastest {
 
 class Rounds {
  public:
-  Rounds(std::byte* memory, Eviction eviction)
-      : memory_(memory), eviction_(std::move(eviction)) {}
+  Rounds(std::byte* memory, Eviction eviction) : memory_(memory), eviction_(std::move(eviction)) {}
 
   Result<Fastest> warm(const plan::Plan& kernel, int64_t round_ns) {
     constexpr int kWarmup = 3, kFewest = 3, kMost = 40;

@@ -4,7 +4,6 @@
 #include <optional>
 #include <span>
 
-
 namespace dc::search {
 namespace {
 
