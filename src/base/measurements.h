@@ -24,9 +24,9 @@ struct KernelMeasurement {
   Timing timing;
   int64_t scratch_bytes = 0;  // peak of the kernel's workspace
 };
-// A fused kernel by itself, on memory of its own and again and again, in two states of the caches:
-// its operands and results are where its run before left them, or in none. So its signature decides
-// the figures; in a step its neighbours do too.
+// A fused kernel measured alone, with memory of its own: warm, with operands and results in the
+// caches where the previous run left them, and cold, with none of them in a cache. So its signature
+// determines the figures; in a step its neighbours do too.
 struct AloneMeasurement {
   KernelSignature signature;
   Timing warm, cold;

@@ -218,7 +218,7 @@ void fuse_program(Graph& graph, int64_t most_operators, const passes::Options& o
     });
   }
   constexpr int kMostTries = 6;  // then none joins
-  for (int tries = 1;; ++tries) {
+  for (int tries = 0; tries < kMostTries && !reductions.empty(); ++tries) {
     Graph fused = graph;
     Counts with_it = counts;
     std::vector<NodeId> kept =
@@ -229,8 +229,8 @@ void fuse_program(Graph& graph, int64_t most_operators, const passes::Options& o
       return;
     }
     reductions = std::move(kept);
-    if (tries == kMostTries) reductions.clear();
   }
+  fuse_program(graph, most_operators, {}, cost, joining, counts);
 }
 
 }  // namespace
