@@ -16,8 +16,8 @@ constexpr const char* kGood[] = {
     "t0:f64=add.Scalar(self=a0,other=1e-300,flag=true);->t0",
     "t0:f32=full.default(value=nan);->t0",
     "t0:f32=exp.default(self=a0);t1:f32=sum.dim_IntList(self=t0,dim=[1,2]);->t0,t1",
-    "t0:f32=mul.Tensor(self=a0,other=a0);t1:f32=mean.dim(self=t0,dim=[0]);"
-    "t2:f32=amax.default(self=a0,dim=[0]);->t1,t2",
+    "t0:f32=mul.Tensor(self=a0,other=a0);t1:f32=amax.default(self=a0,dim=[0]);->t0,t1",
+    "t0:f32=mean.dim(self=a0,dim=[0]);t1:f32=amin.default(self=a0,dim=[0]);->t0,t1",
 };
 
 TEST(Expression, PrintsWhatItRead) {
