@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import zlib
 
 REFUSED = 80  # does not fit the budget
 
@@ -50,28 +51,32 @@ def sources_digest(dcc):
 
 
 class ChainTable:
-    """A chain_table process for each thread that asks: of one model, profile, configuration and options."""
+    """`jobs` chain_table processes of one model, profile, configuration and options. A chain always goes to the same one, which remembers its smallest
+    plan: that takes longer than all other answers."""
 
-    def __init__(self, program, archive, profile, config, options):
+    def __init__(self, program, archive, profile, config, options, jobs):
         self.command = [program, archive, profile or "-", config, *options]
-        self.local, self.jobs = threading.local(), []
+        self.locks, self.jobs = [threading.Lock() for _ in range(jobs)], [None] * jobs
 
     def ask(self, budget, chain):
-        if not hasattr(self.local, "job"):
-            self.local.job = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            self.jobs.append(self.local.job)
-        job = self.local.job
-        job.stdin.write(f"{budget or 0} {chain}\n")
-        job.stdin.flush()
-        line = job.stdout.readline()
+        at = zlib.crc32(chain.encode()) % len(self.jobs)
+        with self.locks[at]:
+            line = self.answer(at, f"{budget or 0} {chain}\n")
         if not line:
-            raise SystemExit(f"joint.py: exit {job.wait()} at --memory {budget} --passes {chain}: {' '.join(self.command)}")
+            raise SystemExit(f"joint.py: exit {self.jobs[at].wait()} at --memory {budget} --passes {chain}: {' '.join(self.command)}")
         outcome = json.loads(line)
         return {**outcome, **read_error(outcome["error"], outcome["exit"], 0)} if outcome["exit"] else outcome
 
+    def answer(self, at, question):
+        job = self.jobs[at] = self.jobs[at] or subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        job.stdin.write(question)
+        job.stdin.flush()
+        return job.stdout.readline()
+
     def close(self):
         for job in self.jobs:
-            job.communicate()
+            if job:
+                job.communicate()
 
 
 class Runs:
@@ -81,8 +86,9 @@ class Runs:
     Of `auto` also {"cpu_s", "rss_mib", "bound_ns", "simulated", "busiest", "parts_ns"}.
     """
 
-    def __init__(self, dcc, store, limit, any_build=False):
+    def __init__(self, dcc, store, limit, any_build=False, jobs=2):
         self.dcc, self.store, self.limit = dcc, store, limit
+        self.slots = threading.Semaphore(jobs)  # processes of dcc at once
         self.build = subprocess.run([dcc, "--version"], capture_output=True, text=True, check=True).stdout.strip()
         self.without_search = "any" if any_build else sources_digest(dcc) or self.build
         self.lock, self.digests, self.ran = threading.Lock(), {}, 0
@@ -133,7 +139,7 @@ class Runs:
         return f"--memory {budget} --passes {chain}: {', '.join(other)}" if other else None
 
     def run(self, command):
-        with tempfile.TemporaryDirectory(prefix="dcc-joint-") as folder:
+        with self.slots, tempfile.TemporaryDirectory(prefix="dcc-joint-") as folder:
             plan, said, errors = (os.path.join(folder, name) for name in ("plan.dcp", "said", "errors"))
             with open(said, "w") as out, open(errors, "w") as err:
                 job = subprocess.Popen([*command, "-o", plan], stdout=out, stderr=err)

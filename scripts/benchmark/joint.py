@@ -1,6 +1,6 @@
 """The default chain next to every named chain over budgets: whether all decisions are taken jointly under one budget.
 
-joint.py [--cases NAME,...] [--budgets N] [--quick] [--points-only] [--lab FOLDER] [--dcc PROGRAM] [--check]
+joint.py [--cases NAME,...] [--budgets N] [--quick] [--points-only] [--jobs N] [--lab FOLDER] [--dcc PROGRAM] [--check]
 
 Cases: joint_cases.json. Per case the budgets go from the smallest that any named chain fits to what the fastest named chain takes without one, in
 equal ratios, and one more point has no budget. Time is the simulator's, at the same --reduction-order for all. Checked, and printed worst first:
@@ -17,7 +17,7 @@ Each point that is more than 15 % above its bound is listed with what the differ
 
 Fixed chains are asked of chain_table, three of each case also of dcc compile ("as dcc compile"). Outcomes are kept in build/joint/ (compile_runs.py says
 by what), so that only the default runs again after a change of the search. A case whose archive or profile is absent is skipped and says so; those of M and small-llama are made by network.py --folder FOLDER, which is then --lab.
---check: exit 1 if something does not hold. Two processes at once.
+--check: exit 1 if something does not hold. --jobs processes at once, two if absent.
 """
 
 import argparse
@@ -97,9 +97,9 @@ def slower_link(path, factor, to):
 class Table:
     """All runs of one case."""
 
-    def __init__(self, case, runs, pool, texts, droppable, program):
+    def __init__(self, case, runs, pool, texts, droppable, program, jobs):
         self.case, self.runs, self.pool, self.droppable = case, runs, pool, droppable
-        self.chains = compile_runs.ChainTable(program, *self.model(), case.options())
+        self.chains = compile_runs.ChainTable(program, *self.model(), case.options(), jobs)
         offloads = case.offload != "none"
         hosts = hasattr(case, "ranks_per_host")
         self.texts = {name: text for name, text in texts.items() if (offloads or "offload-" not in text) and (hosts or "split-by-host" not in text)}
@@ -320,6 +320,7 @@ def main():
     parser.add_argument("--budgets", type=int, help="per case; 12 if absent")
     parser.add_argument("--quick", action="store_true", help="the reduced set")
     parser.add_argument("--points-only", action="store_true", help="no chains with one pass less, no other efforts")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at once")
     parser.add_argument("--lab", help="folder with models and profiles that network.py made")
     parser.add_argument("--dcc", default=os.path.join(ROOT, "build", "bin", "dcc"), help="chain_table is the one in the same folder")
     parser.add_argument("--store", default=os.path.join(ROOT, "build", "joint"), help="folder for outcomes")
@@ -331,15 +332,17 @@ def main():
         sys.exit("joint.py: --budgets needs at least 3")
     began = time.monotonic()
     os.makedirs(arguments.store, exist_ok=True)
-    runs = compile_runs.Runs(arguments.dcc, os.path.join(arguments.store, "outcomes.jsonl"), arguments.limit, arguments.any_build)
+    runs = compile_runs.Runs(arguments.dcc, os.path.join(arguments.store, "outcomes.jsonl"), arguments.limit, arguments.any_build, arguments.jobs)
     texts, droppable = compile_runs.chain_texts(arguments.dcc, os.path.join(ROOT, "tests", "data", "mlp.pt2"))
     tables = []
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    program = os.path.join(os.path.dirname(arguments.dcc), "chain_table")
+    # Chains wait for their process of chain_table: twice the threads keep all of them busy.
+    with concurrent.futures.ThreadPoolExecutor(2 * arguments.jobs) as pool:
         for case in read_cases(arguments, arguments.store):
             if case.missing:
                 print(f"skipped: {case.name}: there is no {', '.join(case.missing)}")
                 continue
-            tables.append(Table(case, runs, pool, texts, droppable, os.path.join(os.path.dirname(arguments.dcc), "chain_table")).run())
+            tables.append(Table(case, runs, pool, texts, droppable, program, arguments.jobs).run())
     if not tables:
         sys.exit("joint.py: no case could run")
     found = check(tables)
