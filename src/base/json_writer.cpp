@@ -1,29 +1,50 @@
 #include "src/base/json_writer.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
+#include "src/base/utf8.h"
+
 namespace dc::base {
 
-void append_json_string(std::string& text, std::string_view value) {
+namespace {
+
+// U+FFFD, for bytes that are no UTF-8, as in a path: JSON cannot hold them.
+constexpr std::string_view kReplacement = "\xef\xbf\xbd";
+
+void append_json_byte(std::string& text, unsigned char byte) {
   constexpr std::string_view kDigits = "0123456789abcdef";
+  if (byte == '"' || byte == '\\') {
+    text += '\\';
+    text += static_cast<char>(byte);
+  } else if (byte == '\n') {
+    text += "\\n";
+  } else if (byte == '\t') {
+    text += "\\t";
+  } else if (byte < 32) {
+    text += "\\u00";
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  } else {
+    text += static_cast<char>(byte);
+  }
+}
+
+}  // namespace
+
+void append_json_string(std::string& text, std::string_view value) {
   text += '"';
-  for (const char c : value) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      text += '\\';
-      text += c;
-    } else if (c == '\n') {
-      text += "\\n";
-    } else if (c == '\t') {
-      text += "\\t";
-    } else if (byte < 32) {
-      text += "\\u00";
-      text += kDigits[byte >> 4];
-      text += kDigits[byte & 15];
-    } else {
-      text += c;
+  for (size_t i = 0; i < value.size();) {
+    const auto byte = static_cast<unsigned char>(value[i]);
+    if (byte < 0x80) {
+      append_json_byte(text, byte);
+      ++i;
+      continue;
     }
+    const size_t length = utf8_length(value.substr(i));
+    text += length > 0 ? value.substr(i, length) : kReplacement;
+    i += std::max<size_t>(length, 1);
   }
   text += '"';
 }

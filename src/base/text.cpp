@@ -7,6 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "src/base/utf8.h"
+
 namespace dc::base {
 namespace {
 
@@ -130,20 +132,10 @@ std::string printable(std::string_view text) {
   std::string result;
   for (size_t i = 0; i < text.size();) {
     const auto byte = static_cast<unsigned char>(text[i]);
-    size_t length = byte < 0x80 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
-    bool good =
-        byte < 0x80 ? (byte >= 0x20 && byte != 0x7f) || byte == '\n' : byte >= 0xc2 && byte < 0xf5;
-    for (size_t k = 1; good && k < length; ++k) {
-      good = i + k < text.size() && (static_cast<unsigned char>(text[i + k]) & 0xc0) == 0x80;
-    }
-    if (good && length > 2) {  // overlong forms, surrogates, beyond the last code point
-      const auto second = static_cast<unsigned char>(text[i + 1]);
-      good = !(byte == 0xe0 && second < 0xa0) && !(byte == 0xed && second > 0x9f) &&
-             !(byte == 0xf0 && second < 0x90) && !(byte == 0xf4 && second > 0x8f);
-    }
-    if (!good) length = 1;
-    result += good ? text.substr(i, length) : "?";
-    i += length;
+    const bool is_control = (byte < 0x20 && byte != '\n') || byte == 0x7f;
+    const size_t length = is_control ? 0 : utf8_length(text.substr(i));
+    result += length > 0 ? text.substr(i, length) : "?";
+    i += std::max<size_t>(length, 1);
   }
   return result;
 }

@@ -72,6 +72,17 @@ TEST(JsonWriter, DoublesReadBackEqual) {
   EXPECT_EQ(text, "\"NaN\"");
 }
 
+// Paths may be any bytes. A reader takes no JSON that is not UTF-8, so a checkpoint that named such
+// a path could never be resumed.
+TEST(JsonWriter, WhatIsNoUtf8IsReplaced) {
+  std::string text;
+  append_json_string(text, "caf\xe9/\"\xc3\xa9\t\xe6\xbc");
+  EXPECT_EQ(text, "\"caf\xef\xbf\xbd/\\\"\xc3\xa9\\t\xef\xbf\xbd\xef\xbf\xbd\"");
+  const auto value = parse_json_value(text, "text");
+  ASSERT_TRUE(value.ok()) << value.status().to_string();
+  EXPECT_EQ(*value->to_string(), "caf\xef\xbf\xbd/\"\xc3\xa9\t\xef\xbf\xbd\xef\xbf\xbd");
+}
+
 TEST(JsonWriter, Indents) {
   JsonWriter writer(2);
   writer.begin_object().field("a", 1).key("b").begin_array().integer(2).end_array();
