@@ -23,6 +23,7 @@
 #include "runtime/verify/verify.h"
 #include "src/base/file.h"
 #include "src/base/mapped_inputs.h"
+#include "src/base/output_names.h"
 #include "src/base/refused.h"
 #include "src/base/standard_streams.h"
 #include "src/base/text.h"
@@ -114,7 +115,8 @@ Result<runtime::train::TrainOptions> train_options(const cli::DcrunOptions& opti
   return train;
 }
 
-// No output takes the place of an input. --save may, if --overwrite says so.
+// No output takes the place of an input, or of another output. --save may take an input's, if
+// --overwrite says so.
 Status check_outputs(const cli::DcrunOptions& options) {
   std::vector<std::string> inputs = {options.plan, options.weights, options.config,
                                      options.job_key};
@@ -127,7 +129,11 @@ Status check_outputs(const cli::DcrunOptions& options) {
   for (const std::string& output : {options.trace, options.record_profile, options.metrics}) {
     if (!output.empty()) DC_RETURN_IF_ERROR(base::check_no_input(output, inputs));
   }
-  return base::ok_status();
+  const std::string gradients =
+      options.dump_gradients.empty() ? "" : options.dump_gradients + "/gradients.safetensors";
+  const std::string outputs[] = {options.trace, options.record_profile, options.metrics,
+                                 options.save, gradients};
+  return base::check_distinct(outputs);
 }
 
 struct Ready {

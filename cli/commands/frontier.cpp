@@ -7,6 +7,7 @@
 #include "cli/frontier_report.h"
 #include "src/base/cache_directory.h"
 #include "src/base/file.h"
+#include "src/base/output_names.h"
 #include "src/base/text.h"
 
 namespace dc::cli {
@@ -50,8 +51,10 @@ Status check_outputs(const FrontierArguments& arguments) {
   if (!arguments.plans.empty()) {
     std::error_code failed;
     std::filesystem::create_directories(arguments.plans, failed);
-    outputs.push_back(plan_path(arguments.plans, 0));
+    for (int row = 0; row < arguments.points; ++row)
+      outputs.push_back(plan_path(arguments.plans, static_cast<size_t>(row)));
   }
+  DC_RETURN_IF_ERROR(base::check_distinct(outputs));
   for (const std::string& output : outputs) {
     DC_RETURN_IF_ERROR(base::check_output(output, inputs));
   }

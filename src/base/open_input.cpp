@@ -22,7 +22,10 @@ Status cannot_open(const std::string& path, int error) {
   if (error == ENXIO) {  // a socket
     return Status(ErrorKind::BadInput, "DC1008", path + " is a socket; name a regular file");
   }
-  return Status(ErrorKind::Io, "DC1003", "cannot open " + path + ": " + std::strerror(error));
+  const bool too_many = error == EMFILE || error == ENFILE;
+  return Status(ErrorKind::Io, "DC1003",
+                "cannot open " + path + ": " + std::strerror(error) +
+                    (too_many ? "; raise the limit on open files (ulimit -n)" : ""));
 }
 
 }  // namespace

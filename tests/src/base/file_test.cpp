@@ -1,6 +1,7 @@
 #include "src/base/file.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 
 #include "src/base/input_file.h"
 #include "src/base/mapped_inputs.h"
+#include "src/base/output_names.h"
 
 namespace dc::base {
 namespace {
@@ -120,6 +122,31 @@ TEST_F(FileTest, AnOutputThatIsAnInputIsRefused) {
   EXPECT_EQ(check_output(path("no/folder"), inputs).kind(), ErrorKind::CannotWrite);
   EXPECT_TRUE(check_output(path("b"), inputs).ok());
   EXPECT_FALSE(std::filesystem::exists(path("b")));
+}
+
+// Another place would be no cure.
+TEST_F(FileTest, TooManyOpenFilesNameTheirLimit) {
+  ASSERT_TRUE(write_file_atomically(path("a"), std::string_view("1")).ok());
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit few{0, before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &few);
+  const Status written = write_file_atomically(path("b"), std::string_view("1"));
+  const Status read = read_file(path("a")).status();
+  setrlimit(RLIMIT_NOFILE, &before);
+  for (const Status& status : {written, read}) {
+    EXPECT_NE(status.sentence().find("ulimit -n"), std::string::npos) << status.sentence();
+  }
+}
+
+TEST_F(FileTest, TwoOutputsAreTwoFiles) {
+  std::filesystem::create_symlink(path(""), path("here"));
+  for (const std::string& other : {path("a"), path("./a"), path("here/a"), path("b/../a")}) {
+    const std::string outputs[] = {path("b"), path("a"), "", other};
+    EXPECT_EQ(check_distinct(outputs).code(), "DC1012") << other;
+  }
+  const std::string outputs[] = {path("a"), "", path("b"), "", path("no/folder")};
+  EXPECT_TRUE(check_distinct(outputs).ok());
 }
 
 TEST_F(FileTest, AnInputCutShortIsAnError) {
