@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "src/base/file.h"
+#include "src/base/json.h"
 #include "src/base/json_writer.h"
 
 namespace dc::runtime::train {
@@ -44,7 +45,7 @@ void write_header(JsonWriter& json, const RunFacts& facts) {
   json.field("collectives", facts.providers.collectives).field("copies", facts.providers.copies);
   json.end_object();
   json.field("repairs", facts.providers.repairs);
-  json.field("weights", facts.weights).field("data", facts.data);
+  json.field("weights", facts.weights).field("data", facts.data).field("save", facts.save);
   json.end_object();
 }
 
@@ -104,15 +105,26 @@ std::optional<int64_t> kept_bytes(std::string_view text, int64_t steps) {
   return static_cast<int64_t>(end);
 }
 
+// Whether the header says that its run was to save there.
+bool saves_to(std::string_view text, const std::string& save) {
+  const auto header = base::parse_json_value(text.substr(0, text.find('\n')), "metrics");
+  const base::JsonValue* said = header.ok() ? header->find("save") : nullptr;
+  std::string wanted;
+  base::append_json_string(wanted, save);
+  return said != nullptr && said->dump() == wanted;
+}
+
 }  // namespace
 
-Result<std::unique_ptr<Metrics>> Metrics::go_on(const std::string& path, int64_t steps) {
+Result<std::unique_ptr<Metrics>> Metrics::go_on(const std::string& path, int64_t steps,
+                                                const std::string& save, bool overwrite) {
   struct stat info {};
   int64_t kept = 0;
   if (stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode)) {
     DC_ASSIGN_OR_RETURN(const std::string text, base::read_file(path));
     const std::optional<int64_t> bytes = kept_bytes(text, steps);
-    if (!text.empty() && !bytes) return refuse_to_replace(path, "--metrics");
+    const bool of_another = steps == 0 && !overwrite && !saves_to(text, save);
+    if (!text.empty() && (!bytes || of_another)) return refuse_to_replace(path, "--metrics");
     kept = steps > 0 ? bytes.value_or(0) : 0;
   }
   DC_ASSIGN_OR_RETURN(auto metrics, open(path, true));

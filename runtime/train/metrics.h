@@ -23,7 +23,7 @@ struct RunFacts {
   base::PerSpace<int64_t> arena_bytes;  // per rank
   int64_t save_bytes = 0;               // host memory for copies of the state, per rank
   exec::Executor::ProviderCounts providers;
-  std::string weights, data;
+  std::string weights, data, save;  // as they were given
 };
 
 struct StepFacts {
@@ -55,8 +55,10 @@ class Metrics {
   // was never called for goes away again.
   static base::Result<std::unique_ptr<Metrics>> open(const std::string& path, bool overwrite);
   // The same for a run that goes on after `steps` steps: rows up to them stay, later ones go. A
-  // file that is there must be of metrics.
-  static base::Result<std::unique_ptr<Metrics>> go_on(const std::string& path, int64_t steps);
+  // file that is there must be of metrics; after 0 steps, where all rows go, of a run that was to
+  // `save` into the same place, unless it may be replaced.
+  static base::Result<std::unique_ptr<Metrics>> go_on(const std::string& path, int64_t steps,
+                                                      const std::string& save, bool overwrite);
   // Empties the file and writes the header; of a file that has rows, drops those that do not stay.
   base::Status begin(const RunFacts& facts);
   ~Metrics();

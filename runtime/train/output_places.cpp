@@ -35,11 +35,15 @@ Status prepare_file(const std::string& path) {
   if (std::filesystem::is_directory(path)) {
     return Status(ErrorKind::CannotWrite, "DC6312", path + " is a folder; give a file name");
   }
-  if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path)) {
-    if (access(path.c_str(), W_OK) == 0) return base::ok_status();  // a pipe or a device
-    return Status(ErrorKind::CannotWrite, "DC6313", path + " cannot be written to");
-  }
   return base::check_writable(path);
+}
+
+Status prepare_lines(const std::string& path) {
+  std::error_code none;
+  const std::filesystem::file_status place = std::filesystem::status(path, none);
+  if (!std::filesystem::is_other(place)) return prepare_file(path);
+  if (access(path.c_str(), W_OK) == 0) return base::ok_status();  // a pipe or a device
+  return Status(ErrorKind::CannotWrite, "DC6313", path + " cannot be written to");
 }
 
 }  // namespace dc::runtime::train

@@ -14,7 +14,10 @@ base::Status prepare_folder(const std::string& folder);
 // Collective. All ranks write into the folder together, so on several hosts it must be one that
 // they share: CannotWrite (73) before the first step otherwise.
 base::Status check_shared(const std::string& folder, comm::Communicator& control);
-// The same as prepare_folder for a file that will be written later.
+// The same as prepare_folder for a file that will be written later and then takes its place: no
+// pipe or device, whose name it would take.
 base::Status prepare_file(const std::string& path);
+// The same for a file to which lines are appended as they come: a pipe or a device will do.
+base::Status prepare_lines(const std::string& path);
 
 }  // namespace dc::runtime::train

@@ -19,7 +19,8 @@ using base::Status;
 // The newest other checkpoint of the same folder that is whole to the last byte and fits.
 std::string last_good(const std::string& path, const plan::Plan& plan,
                       const std::vector<checkpoint::StatePart>& parts) {
-  const std::string root = std::filesystem::path(path).parent_path().string();
+  // Whether the path ends in a slash or not.
+  const std::string root = (std::filesystem::path(path) / "..").lexically_normal().string();
   const std::vector<checkpoint::StoredCheckpoint> all =
       checkpoint::CheckpointFolder(root.empty() ? "." : root).list();
   for (auto other = all.rbegin(); other != all.rend(); ++other) {

@@ -53,7 +53,7 @@ Status check_continued(const checkpoint::CheckpointFolder& folder, const std::st
 
 }  // namespace
 
-Result<Claim> Saving::claim(const TrainOptions& options, const std::string& resumed,
+Result<Claim> Saving::claim(const TrainOptions& options, const std::string& resumed, Claim held,
                             std::vector<std::string>& made) {
   if (options.save.empty()) return Claim();
   const bool weights = is_weights_path(options.save);
@@ -66,7 +66,10 @@ Result<Claim> Saving::claim(const TrainOptions& options, const std::string& resu
     return Claim::folder(folder);
   }
   const checkpoint::CheckpointFolder checkpoints(folder);
-  DC_ASSIGN_OR_RETURN(Claim claim, Claim::folder(folder));
+  Claim claim = std::move(held);
+  if (claim.descriptor() < 0) {
+    DC_ASSIGN_OR_RETURN(claim, Claim::folder(folder));
+  }
   if (!options.overwrite) DC_RETURN_IF_ERROR(check_continued(checkpoints, resumed));
   checkpoints.remove_leftovers();
   // A run that was killed between publishing and removing left one too many.

@@ -24,10 +24,10 @@ class Saving {
  public:
   // Proves, on rank 0, that --save can be written and claims it: CannotWrite (73) if another run
   // writes there, or if it would replace the work of a run that this one does not continue.
-  // `resumed`: the checkpoint that this run began with, or empty. `made`: gets the folders that
-  // were made.
+  // `resumed`: the checkpoint that this run began with, or empty. `held`: the claim of the folder,
+  // if it was made before. `made`: gets the folders that were made.
   static base::Result<Claim> claim(const TrainOptions& options, const std::string& resumed,
-                                   std::vector<std::string>& made);
+                                   Claim held, std::vector<std::string>& made);
 
   // OutOfMemory (80) if the plan and the copy that --save-every takes do not fit, for all ranks of
   // this host, into the memory that is free. Before any of it is taken; nothing if the system does

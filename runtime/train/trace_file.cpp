@@ -1,12 +1,12 @@
 #include "runtime/train/trace_file.h"
 
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstring>
-#include <vector>
+#include <optional>
+#include <utility>
 
 #include "runtime/comm/agreement.h"
+#include "src/base/file.h"
 #include "src/base/json_writer.h"
 
 namespace dc::runtime::train {
@@ -15,59 +15,32 @@ namespace {
 using base::ErrorKind;
 using base::Status;
 
-std::string part_path(const std::string& path, int rank) {
-  return path + ".rank" + std::to_string(rank);
+Status failed(const std::string& path) {
+  return Status(ErrorKind::Io, "DC6531",
+                "the trace " + path + " cannot be written: " + std::strerror(errno) +
+                    "; what --save wrote is not affected; make room there or give --trace another "
+                    "place");
 }
 
-Status failed(ErrorKind kind, const std::string& path) {
-  return Status(kind, "DC6531", path + ": " + std::strerror(errno));
-}
-
-Status write_part(const std::string& path, const exec::TraceRecorder& trace, int rank) {
-  const std::string part = part_path(path, rank);
-  std::FILE* file = std::fopen(part.c_str(), "we");
-  if (!file) return failed(ErrorKind::CannotWrite, part);
-  Status status = trace.write_events(file, rank == 0);
-  if (std::fclose(file) != 0 && status.ok()) status = failed(ErrorKind::Io, part);
-  return status;
-}
-
-Status append(std::FILE* to, const std::string& part) {
-  std::FILE* from = std::fopen(part.c_str(), "re");
-  if (!from) return failed(ErrorKind::Io, part);
-  std::vector<char> chunk(1 << 16);
-  size_t count = 0;
-  bool good = true;
-  while (good && (count = std::fread(chunk.data(), 1, chunk.size(), from)) > 0) {
-    good = std::fwrite(chunk.data(), 1, count, to) == count;
-  }
-  good = good && !std::ferror(from);
-  std::fclose(from);
-  return good ? base::ok_status() : failed(ErrorKind::Io, part);
-}
-
-Status join(const std::string& path, const exec::TraceRecorder& trace, const TraceFacts& facts,
-            int ranks) {
-  const std::string temporary = path + ".partial";
-  std::FILE* file = std::fopen(temporary.c_str(), "we");
-  if (!file) return failed(ErrorKind::CannotWrite, temporary);
+std::string head(const exec::TraceRecorder& trace, const TraceFacts& facts, int ranks) {
   base::JsonWriter about;
   about.begin_object().field("schema", exec::kTraceSchema);
   about.field("plan", facts.plan_digest).field("name", facts.plan_name);
   about.field("communicator", facts.communicator).field("ranks", ranks);
   about.field("dropped_records_of_rank_0", trace.dropped()).end_object();
-  std::fprintf(file, "{\"displayTimeUnit\":\"ms\",\"otherData\":%s,\"traceEvents\":[\n",
-               about.text().c_str());
-  Status status;
-  for (int rank = 0; rank < ranks && status.ok(); ++rank) {
-    status = append(file, part_path(path, rank));
-  }
-  std::fputs("\n]}\n", file);
-  if (std::fclose(file) != 0 && status.ok()) status = failed(ErrorKind::Io, temporary);
-  if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0) {
-    status = failed(ErrorKind::CannotWrite, path);
-  }
-  if (!status.ok()) unlink(temporary.c_str());
+  return R"({"displayTimeUnit":"ms","otherData":)" + about.text() + ",\"traceEvents\":[\n";
+}
+
+// This rank's part, behind those of the ranks before it.
+Status append(const std::string& temporary, const std::string& path,
+              const exec::TraceRecorder& trace, const TraceFacts& facts, int rank, int ranks) {
+  std::FILE* file = std::fopen(temporary.c_str(), "ae");
+  if (file == nullptr) return failed(path);
+  if (rank == 0) std::fputs(head(trace, facts, ranks).c_str(), file);
+  Status status = trace.write_events(file, rank == 0);
+  if (rank + 1 == ranks) std::fputs("\n]}\n", file);
+  const bool good = std::ferror(file) == 0;
+  if (std::fclose(file) != 0 || !good) status = failed(path);
   return status;
 }
 
@@ -75,14 +48,25 @@ Status join(const std::string& path, const exec::TraceRecorder& trace, const Tra
 
 Status save_trace(const std::string& path, const exec::TraceRecorder& trace,
                   const TraceFacts& facts, comm::Communicator& control) {
-  const int rank = control.rank().v;
-  Status status = comm::agree(control, write_part(path, trace, rank), "writing its trace");
-  if (status.ok()) {
-    status = comm::agree(control, rank == 0 ? join(path, trace, facts, control.size()) : Status(),
-                         "joining the traces");
+  const int rank = control.rank().v, ranks = control.size();
+  std::optional<base::OutputFile> file;
+  Status status;
+  if (rank == 0) {
+    auto made = base::OutputFile::create(path);
+    if (made.ok()) {
+      file.emplace(std::move(made).value());
+    } else {
+      status = std::move(made).status();
+    }
   }
-  unlink(part_path(path, rank).c_str());
-  return status;
+  DC_RETURN_IF_ERROR(comm::agree(control, std::move(status), "making its trace"));
+  DC_ASSIGN_OR_RETURN(const std::string temporary,
+                      comm::broadcast_text(control, file ? file->temporary_path() : ""));
+  for (int turn = 0; turn < ranks; ++turn) {
+    status = turn == rank ? append(temporary, path, trace, facts, rank, ranks) : Status();
+    DC_RETURN_IF_ERROR(comm::agree(control, std::move(status), "writing its trace"));
+  }
+  return comm::agree(control, file ? file->commit() : Status(), "moving its trace into place");
 }
 
 }  // namespace dc::runtime::train

@@ -13,8 +13,8 @@ struct TraceFacts {
   std::string plan_digest, plan_name, communicator;
 };
 
-// Collective. Each rank writes its events next to `path`; rank 0 joins them and moves the result
-// into place.
+// Collective. The ranks append their events, one after the other, to a temporary next to `path`, in
+// a folder that their hosts share; rank 0 moves it into place, whole.
 base::Status save_trace(const std::string& path, const exec::TraceRecorder& trace,
                         const TraceFacts& facts, comm::Communicator& control);
 

@@ -116,13 +116,26 @@ class Session {
     if (saving_) facts.save_bytes = saving_->copy_bytes();
     if (executor_) facts.providers = executor_->counts();
     facts.weights = options_.weights;
+    facts.save = options_.save;
     for (const std::string& data : options_.data) {
       facts.data += (facts.data.empty() ? "" : ",") + data;
     }
     return facts;
   }
 
+  // The run before this one may still write its last checkpoint: it has ended before the newest is
+  // looked for.
+  Status claim_checkpoints() {
+    if (control_.rank().v != 0 || options_.save.empty() || is_weights_path(options_.save)) {
+      return base::ok_status();
+    }
+    DC_ASSIGN_OR_RETURN(save_claim_, Claim::folder(options_.save));
+    return base::ok_status();
+  }
+
   Status find_checkpoint_to_resume() {
+    DC_RETURN_IF_ERROR(
+        comm::agree(control_, claim_checkpoints(), "looking at the place of --save"));
     DC_ASSIGN_OR_RETURN(resuming_, Resuming::open(options_.resume, options_.save, plan_, control_));
     const bool speaks = control_.rank().v == 0;
     if (!resuming_) {
@@ -181,12 +194,13 @@ class Session {
       DC_RETURN_IF_ERROR(prepare_folder(options_.dump_gradients));
     }
     if (!options_.trace.empty()) DC_RETURN_IF_ERROR(prepare_file(options_.trace));
-    DC_ASSIGN_OR_RETURN(save_claim_,
-                        Saving::claim(options_, resuming_ ? resuming_->path() : "", made_));
+    DC_ASSIGN_OR_RETURN(save_claim_, Saving::claim(options_, resuming_ ? resuming_->path() : "",
+                                                   std::move(save_claim_), made_));
     if (options_.metrics.empty()) return base::ok_status();
-    DC_RETURN_IF_ERROR(prepare_file(options_.metrics));
+    DC_RETURN_IF_ERROR(prepare_lines(options_.metrics));
     if (!options_.resume.empty()) {
-      DC_ASSIGN_OR_RETURN(metrics_, Metrics::go_on(options_.metrics, start_.step));
+      DC_ASSIGN_OR_RETURN(metrics_, Metrics::go_on(options_.metrics, start_.step, options_.save,
+                                                   options_.overwrite));
       return base::ok_status();
     }
     DC_ASSIGN_OR_RETURN(metrics_, Metrics::open(options_.metrics, options_.overwrite));
@@ -290,12 +304,7 @@ class Session {
                     "after step " + std::to_string(outcome.steps) + saved.sentence +
                         "; try a lower learning rate, clipping, or other data");
     }
-    if (outcome.stopped && (outcome.steps < options_.steps || !data_problem_.ok())) {
-      Status data = std::move(data_problem_);
-      if (!data.ok())
-        data.add_context("found after step " + std::to_string(outcome.steps) + saved.sentence);
-      DC_RETURN_IF_ERROR(comm::agree(control_, std::move(data), "looking at its data"));
-    }
+    DC_RETURN_IF_ERROR(report_problem(outcome.steps, saved));
     // A request that came during the last step or the save counts too.
     DC_ASSIGN_OR_RETURN(const bool late, comm::any_rank(control_, stop_requested()));
     outcome.stopped = outcome.stopped || late;
@@ -311,8 +320,8 @@ class Session {
       });
     }
     const auto start = Clock::now();
-    if (data_problem_.ok() && step + 1 < options_.steps) data_problem_ = data_->check(step + 1);
-    DC_RETURN_IF_ERROR(loop.run(step, !data_problem_.ok()));
+    if (problem_.ok() && step + 1 < options_.steps) problem_ = data_->check(step + 1);
+    DC_RETURN_IF_ERROR(loop.run(step, !problem_.ok()));
     const std::chrono::duration<double, std::milli> spent = Clock::now() - start;
     if (dump_) {
       executor_->observe(nullptr);
@@ -343,8 +352,28 @@ class Session {
     sent_before_ = sent;
     spent_before_ = spent_so_far;
     report_.step(facts);
-    if (metrics_) DC_RETURN_IF_ERROR(metrics_->add(facts));
+    add_metrics(facts);
     return result;
+  }
+
+  // A file of figures that takes no more costs no work: the run ends after the next step, with its
+  // state saved.
+  template <typename Facts>
+  void add_metrics(const Facts& facts) {
+    if (!metrics_) return;
+    Status added = metrics_->add(facts);
+    if (added.ok()) return;
+    metrics_.reset();
+    if (problem_.ok()) problem_ = std::move(added);
+  }
+
+  // What ended the run early, if anything did; needs all ranks.
+  Status report_problem(int64_t steps, const Saved& saved) {
+    DC_ASSIGN_OR_RETURN(const bool any, comm::any_rank(control_, !problem_.ok()));
+    if (!any) return base::ok_status();
+    Status mine = std::move(problem_);
+    if (!mine.ok()) mine.add_context("found after step " + std::to_string(steps) + saved.sentence);
+    return comm::agree(control_, std::move(mine), "reading its data or writing its metrics");
   }
 
   // What each host sent to others; needs all ranks. Nothing where there is one host, or hosts are
@@ -356,14 +385,15 @@ class Session {
     DC_RETURN_IF_ERROR(control_.exchange(&across_hosts_, sizeof(across_hosts_), sent.data()));
     const AcrossHosts all = across_hosts(hosts, sent, steps, steps - start_.step);
     report_.hosts(all);
-    return metrics_ ? metrics_->add(all) : base::ok_status();
+    add_metrics(all);
+    return base::ok_status();
   }
 
   // Whether the run must stop: on request, or because a rank cannot read its evaluation data.
   Result<bool> evaluate(int64_t steps) {
     if (!evaluation_ || !evaluation_->is_due(steps, options_.steps)) return false;
     DC_ASSIGN_OR_RETURN(EvaluationResult result, evaluation_->run(*executor_, control_));
-    if (!result.problem.ok()) data_problem_ = std::move(result.problem);
+    if (!result.problem.ok()) problem_ = std::move(result.problem);
     if (result.stopped) return true;
     // What an evaluation takes is no step's.
     sent_before_ += result.wire;
@@ -377,7 +407,7 @@ class Session {
                                 milliseconds(result.communication.exposed_ns),
                                 result.wire};
     report_.evaluation(facts);
-    if (metrics_) DC_RETURN_IF_ERROR(metrics_->add(facts));
+    add_metrics(facts);
     return false;
   }
 
@@ -410,7 +440,7 @@ class Session {
   std::vector<std::string> made_;  // folders of this run, empty so far
   Claim save_claim_;               // rank 0
   std::unique_ptr<DataSource> data_;
-  Status data_problem_;  // found while another step ran
+  Status problem_;  // with the data of a later step, or with the metrics
   std::unique_ptr<Evaluation> evaluation_;
   std::unique_ptr<Resuming> resuming_;  // until the state is filled
   std::string resumed_;                 // its path

@@ -1,9 +1,12 @@
 // Runs in two halves: the second resumes what the first has saved, and no number shows it.
+#include <chrono>
 #include <filesystem>
 #include <sstream>
+#include <thread>
 
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/reader.h"
+#include "runtime/train/claim.h"
 #include "runtime/train/train.h"
 #include "src/base/json.h"
 #include "tests/runtime/train/scratch_folder.h"
@@ -231,15 +234,18 @@ TEST(Resume, ADamagedCheckpointIsNamedAndTheLastGoodOneOffered) {
   damage(options.save + "/step-00000006/rank-1-of-2.safetensors");
   fs::remove(options.save + "/step-00000004/rank-0-of-2.json");
   options.steps = 8;
-  const auto statuses = run_job(plan, resumed(options));
-  const std::string said = statuses[1].to_string();
-  EXPECT_EQ(base::exit_code(statuses[1].kind()), 65);
-  EXPECT_NE(
-      said.find("step-00000006/rank-1-of-2.safetensors is damaged: tensor 'exp_avg_sq/model.w'"),
-      std::string::npos)
-      << said;
-  EXPECT_NE(said.find("the last good one is " + options.save + "/step-00000002"), std::string::npos)
-      << said;
+  const std::string newest = options.save + "/step-00000006";
+  for (const std::string& from : {std::string("latest"), newest, newest + "/"}) {
+    const auto statuses = run_job(plan, resumed(options, from));
+    const std::string said = statuses[1].to_string();
+    EXPECT_EQ(base::exit_code(statuses[1].kind()), 65);
+    EXPECT_NE(said.find("/rank-1-of-2.safetensors is damaged: tensor 'exp_avg_sq/model.w'"),
+              std::string::npos)
+        << said;
+    EXPECT_NE(said.find("the last good one is " + options.save + "/step-00000002"),
+              std::string::npos)
+        << said;
+  }
   train::TrainOptions good = resumed(options, options.save + "/step-00000002");
   good.overwrite = true;
   expect_ok(run_job(plan, good));
@@ -268,6 +274,54 @@ TEST(Resume, MetricsGoOnWhereTheCheckpointIs) {
   const auto statuses = run_job(plan, resumed(options));
   EXPECT_EQ(base::exit_code(statuses[0].kind()), 73);
   EXPECT_EQ(read_text(options.metrics), "my diary\n");
+}
+
+// --resume latest without a checkpoint starts anew, so all rows would go: only where this very run
+// wrote them before it was killed.
+TEST(Resume, MetricsOfAnotherRunStay) {
+  const ScratchFolder folder;
+  const plan::Plan plan = TrainingPlan(2, 1).plan;
+  train::TrainOptions options = options_for(folder, "first", 3);
+  expect_ok(run_job(plan, options));
+  const std::string before = read_text(options.metrics);
+  train::TrainOptions other = options_for(folder, "second", 2);
+  other.metrics = options.metrics;
+  other.resume = train::kLatest;
+  const auto statuses = run_job(plan, other);
+  EXPECT_EQ(base::exit_code(statuses[0].kind()), 73) << statuses[0].to_string();
+  EXPECT_NE(statuses[0].sentence().find("--overwrite"), std::string::npos);
+  EXPECT_EQ(read_text(options.metrics), before);
+  other.overwrite = true;
+  expect_ok(run_job(plan, other));
+  EXPECT_EQ(rows(other.metrics).size(), 2u);
+  // The first run again, as if it had been killed before its first checkpoint.
+  folder.write("first.jsonl", before);
+  fs::remove_all(options.save);
+  options.resume = train::kLatest;
+  expect_ok(run_job(plan, options));
+  EXPECT_EQ(rows(options.metrics).size(), 3u);
+}
+
+// As a launcher starts a job again while the job that it stopped still saves.
+TEST(Resume, ARunThatIsEndingIsWaitedForAndThenContinued) {
+  const ScratchFolder folder;
+  const plan::Plan plan = TrainingPlan(2, 1).plan;
+  train::TrainOptions options = options_for(folder, "saved", 4);
+  options.save_every = 2;
+  expect_ok(run_job(plan, options));
+  const std::string last = options.save + "/step-00000004", hidden = folder / "not yet";
+  fs::rename(last, hidden);
+  auto ending = train::Claim::folder(options.save);
+  ASSERT_TRUE(ending.ok());
+  std::jthread end([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    fs::rename(hidden, last);
+    const train::Claim ended = std::move(*ending);
+  });
+  options.steps = 6;
+  expect_ok(run_job(plan, resumed(options)));
+  EXPECT_EQ(rows(options.metrics).size(), 6u);
+  EXPECT_TRUE(fs::exists(last));
 }
 
 TEST(Resume, WithNothingToResumeAndNoWeights) {

@@ -1,12 +1,18 @@
 #include "runtime/train/train.h"
 
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <sstream>
 #include <thread>
 
+#include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/train/claim.h"
 #include "runtime/train/data.h"
 #include "runtime/train/metrics.h"
@@ -184,7 +190,6 @@ void compare_with_reference(int world, int accumulation, bool poison, int hosts 
   EXPECT_EQ(steps, (1 + 2 + 3 + 4 + 5) * world);
   EXPECT_EQ(sums, 5 * accumulation * world);
   EXPECT_EQ(runs, 5 * accumulation * (accumulation - 1) / 2 * world);
-  EXPECT_FALSE(std::filesystem::exists(options.trace + ".rank0"));
 }
 
 TEST(Train, OneRank) { compare_with_reference(1, 1, false); }
@@ -381,6 +386,89 @@ TEST(Claim, WaitsForARunThatIsEnding) {
     const train::Claim ended = std::move(*ending);
   });
   EXPECT_TRUE(train::Claim::folder(folder / "").ok());
+}
+
+// A rename over /dev/null would replace it for the whole machine, and a pipe cannot be replaced
+// after training: both are known before.
+TEST(Train, OutputsThatTakeAPlaceAreNoDevices) {
+  const ScratchFolder folder;
+  const std::string pipe = folder / "pipe.safetensors";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (std::string train::TrainOptions::*output :
+       {&train::TrainOptions::trace, &train::TrainOptions::save}) {
+    train::TrainOptions options;
+    options.*output = pipe;
+    options.overwrite = true;
+    options.metrics = folder / "run.jsonl";
+    const JobResult job = run_job(TrainingPlan(2, 1).plan, options);
+    EXPECT_EQ(base::exit_code(job.statuses[0].kind()), 73) << job.statuses[0].to_string();
+    EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+    EXPECT_FALSE(std::filesystem::exists(options.metrics));  // nothing was begun
+  }
+}
+
+TEST(Train, ATraceTouchesNoOtherFile) {
+  const ScratchFolder folder;
+  train::TrainOptions options;
+  options.steps = 2;
+  options.trace = folder / "trace.json";
+  const std::vector<std::string> others = {"trace.json.rank0", "trace.json.rank1",
+                                           "trace.json.partial"};
+  for (const std::string& other : others) folder.write(other, "mine");
+  // What a run that was killed left behind.
+  folder.write(".trace.json.0123456789abcdef.partial", "half");
+  ASSERT_TRUE(run_job(TrainingPlan(2, 1).plan, options).statuses[0].ok());
+  EXPECT_TRUE(base::parse_json_value(read_text(options.trace), "trace").ok());
+  for (const std::string& other : others) EXPECT_EQ(read_text(folder / other), "mine");
+  const std::filesystem::directory_iterator files(folder / "");
+  EXPECT_EQ(std::distance(begin(files), end(files)), 4);
+}
+
+// No file of this process grows beyond `bytes`, as on a disk that is full.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  void (*handler_)(int);
+  rlimit before_{};
+};
+
+TEST(Train, MetricsThatCannotBeWrittenCostNoWork) {
+  const ScratchFolder folder;
+  train::TrainOptions options;
+  options.steps = 1000;
+  options.save = folder / "saved";
+  options.metrics = folder / "run.jsonl";
+  JobResult job;
+  {
+    const FileSizeLimit limit(8192);
+    job = run_job(TrainingPlan(2, 1).plan, options);
+  }
+  for (const Status& status : job.statuses) {
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(base::exit_code(status.kind()), 74) << status.to_string();
+  }
+  const std::string said = job.statuses[0].to_string();
+  EXPECT_NE(said.find("run.jsonl: the metrics of a step cannot be written"), std::string::npos);
+  const auto saved = checkpoint::CheckpointFolder(options.save).list();
+  ASSERT_EQ(saved.size(), 1u) << said;
+  EXPECT_NE(said.find("and the state after step " + std::to_string(saved[0].step) + " is in "),
+            std::string::npos)
+      << said;
+  // The step whose row failed, and the one after it, are in the checkpoint.
+  const std::string text = read_text(options.metrics);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n') + 1, saved[0].step) << said;
 }
 
 TEST(Train, OneRanksTroubleReachesAll) {
