@@ -1,5 +1,6 @@
 // dcc: command-line parsing. What the commands do is in cli/commands.
 #include <malloc.h>
+#include <signal.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -89,6 +90,7 @@ void add_compile_options(CLI::App* sub, dc::driver::CompileOptions& options) {
              "ZeRO stage, 0 to 3: short for --chain zeroN")
           ->check(CLI::Range(0, 3))
           ->excludes(chain);
+  dc::cli::take_decimal(zero);
   sub->get_option("--passes")->excludes(chain)->excludes(zero);
 }
 
@@ -125,9 +127,9 @@ void add_frontier(CLI::App& app, dc::cli::FrontierArguments& a) {
   sub->add_option("--memory", a.range,
                   "First and last budget of a rank; without one the smallest plan, or all of use")
       ->type_name("FROM:TO");
-  sub->add_option("--points", a.points, "Budgets, in equal ratios")
-      ->check(CLI::Range(2, 1000))
-      ->capture_default_str();
+  dc::cli::take_decimal(sub->add_option("--points", a.points, "Budgets, in equal ratios")
+                            ->check(CLI::Range(2, 1000))
+                            ->capture_default_str());
   sub->add_option("--config", a.config, "train.json; overrides what the archive says");
   add_dims(sub, a.dims);
   sub->add_flag("--no-cache", a.no_cache, "Neither read nor write the plan cache");
@@ -141,7 +143,9 @@ void add_profile(CLI::App& app, dc::cli::ProfileArguments& a) {
           "profile model.pt2 -n 2 --offload-dir /scratch -o prof.json");
   sub->add_option("model", a.model, "Archive written by scripts/export.py")->required();
   sub->add_option("-o,--output", a.output, "prof.json to write")->required();
-  sub->add_option("-n,--ranks", a.ranks, "Start this many ranks on this machine");
+  CLI::Option* ranks =
+      sub->add_option("-n,--ranks", a.ranks, "Start this many ranks on this machine")
+          ->check(CLI::Range(1, 4096));
   add_dims(sub, a.dims);
   sub->add_option("--comm", a.comm, "What carries collectives; auto chooses by host and launcher")
       ->check(CLI::IsMember(dc::runtime::comm::backend_names()))
@@ -152,16 +156,21 @@ void add_profile(CLI::App& app, dc::cli::ProfileArguments& a) {
   sub->add_option("--offload-dir", a.offload_dir,
                   "Also measure copies to and from a file in this folder, as plans that offload to "
                   "disk make them");
-  sub->add_option("--ranks-per-host", a.ranks_per_host,
-                  "Also measure collectives inside groups of this many ranks and across them "
-                  "(default: the ranks of a host, where the launcher names several hosts)")
-      ->check(CLI::PositiveNumber);
-  sub->add_option("--threads", a.threads, "Threads per rank")->capture_default_str();
-  sub->add_option(
-         "--fusions", a.fusions,
-         "Also measure this many fused kernels drawn at random from the model's graph; from "
-         "some hundreds on dcc compile learns the time of others from them")
-      ->check(CLI::NonNegativeNumber);
+  CLI::Option* per_host =
+      sub->add_option("--ranks-per-host", a.ranks_per_host,
+                      "Also measure collectives inside groups of this many ranks and across them "
+                      "(default: the ranks of a host, where the launcher names several hosts)")
+          ->check(CLI::PositiveNumber);
+  CLI::Option* threads = sub->add_option("--threads", a.threads, "Threads per rank")
+                             ->check(CLI::Range(1, 1024))
+                             ->capture_default_str();
+  CLI::Option* fusions =
+      sub->add_option(
+             "--fusions", a.fusions,
+             "Also measure this many fused kernels drawn at random from the model's graph; from "
+             "some hundreds on dcc compile learns the time of others from them")
+          ->check(CLI::NonNegativeNumber);
+  for (CLI::Option* number : {ranks, per_host, threads, fusions}) dc::cli::take_decimal(number);
 }
 
 void add_reading(CLI::App& app, dc::cli::InspectArguments& inspect,
@@ -376,6 +385,7 @@ int main(int argc, char** argv) {
   // this limit with each one freed, and a compilation's peak is then a tenth above what it uses.
   mallopt(M_MMAP_THRESHOLD, 1 << 20);
   dc::base::open_standard_streams();
+  signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk
   try {
     const int code = run(argc, argv);
     return code != 0 ? code : finish(dc::base::check_standard_output());

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
+#include <type_traits>
 
 #include "cli/empty_value.h"
 #include "cli/numbers.h"
@@ -69,14 +70,26 @@ CLI::Option* declare(CLI::App& app, T& member, const char* flag, const char* hel
   return member == T() ? option : option->capture_default_str();  // 0 and "": not given
 }
 
+template <typename T>
+constexpr bool is_whole_number(const T&) {
+  return std::is_integral_v<T> && !std::is_same_v<T, bool>;
+}
+template <typename T>
+constexpr bool is_whole_number(const std::optional<T>&) {
+  return std::is_integral_v<T>;
+}
+
 std::unique_ptr<CLI::App> make_app(DcrunOptions& options) {
   auto app = std::make_unique<CLI::App>(
       std::string(kExamples) + "\nTrains one compiled plan on all ranks of a job.", "dcrun");
-  const auto add = [](CLI::Option* option, const char* value, const CLI::Validator& limits) {
+  const auto add = [](CLI::Option* option, const char* value, const CLI::Validator& limits,
+                      bool is_whole) {
     if (*value != '\0') option->type_name(value)->check(limits);
+    if (is_whole) take_decimal(option);
   };
-#define DC_OPTION(member, flag, value, limit, help) \
-  add(declare(*app, options.member, flag, help), value, limits::limit());
+#define DC_OPTION(member, flag, value, limit, help)                      \
+  add(declare(*app, options.member, flag, help), value, limits::limit(), \
+      is_whole_number(options.member));
 #include "cli/dcrun_options.def"
 #undef DC_OPTION
   app->footer(kExitCodes);

@@ -128,9 +128,6 @@ int run_profile(const ProfileArguments& arguments, int argc, char** argv) {
     std::fprintf(stderr, "%s\n", status.to_string().c_str());
     return base::exit_code(status.kind());
   };
-  if (arguments.threads < 1 || arguments.ranks < 0) {
-    return finish(Status(ErrorKind::Usage, "DC2803", "--threads and --ranks must be positive"));
-  }
   Result<runtime::comm::LaunchInfo> launch = runtime::comm::detect_launch();
   if (!launch.ok()) return finish(launch.status());
   Result<std::string> secret = runtime::comm::read_job_key(arguments.job_key);

@@ -14,10 +14,13 @@ namespace {
 constexpr int64_t kHugePage = int64_t{2} << 20;
 
 base::Status no_memory(const char* call, int64_t bytes) {
+  const char* cure = errno == EFBIG ? "raise the limit on the size of files (ulimit -f), which "
+                                      "holds for shared memory too"
+                                    : "free memory or raise the limit of this session";
   return base::Status(base::ErrorKind::OutOfMemory, "DC6106",
                       std::string("cannot get ") + std::to_string(bytes) +
                           " bytes of memory for the ranks (" + call + ": " + std::strerror(errno) +
-                          "); free memory or raise the limit of this session");
+                          "); " + cure);
 }
 
 }  // namespace

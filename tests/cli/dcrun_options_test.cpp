@@ -116,7 +116,7 @@ TEST(DcrunOptions, NumbersAreFiniteAndInRange) {
     EXPECT_EQ(base::exit_code(o.status().kind()), 64);
   }
   for (const char* option : {"--shuffle", "--steps", "--timeout", "-n"}) {
-    for (const char* bad : {"-1", "nan", "1.5", "18446744073709551616"}) {
+    for (const char* bad : {"-1", "nan", "1.5", "0x10", "+-1", "-", "18446744073709551616"}) {
       const auto o = parse({"p", "--weights", "init:0", "--data", "synthetic", option, bad});
       ASSERT_FALSE(o.ok()) << option << " " << bad;
       EXPECT_EQ(base::exit_code(o.status().kind()), 64);
@@ -127,6 +127,17 @@ TEST(DcrunOptions, NumbersAreFiniteAndInRange) {
   ASSERT_TRUE(good.ok());
   EXPECT_EQ(good->shuffle, UINT64_MAX);
   EXPECT_EQ(good->data, (std::vector<std::string>{"a.bin", "b.bin"}));
+}
+
+// CLI11 alone reads 0100 as octal: 64 steps.
+TEST(DcrunOptions, LeadingZerosMeanNothing) {
+  const auto o = parse({"p", "--weights", "init:0", "--data", "synthetic", "--steps", "0100",
+                        "--shuffle", "010", "-n", "08", "--timeout", "0009"});
+  ASSERT_TRUE(o.ok()) << o.status().to_string();
+  EXPECT_EQ(o->steps, 100);
+  EXPECT_EQ(o->shuffle, 10u);
+  EXPECT_EQ(o->ranks, 8);
+  EXPECT_EQ(o->timeout_seconds, 9);
 }
 
 TEST(DcrunOptions, HelpBeginsWithExamples) {

@@ -35,6 +35,12 @@ class BadMachineTest(jobs.JobTest):
         limited = ["prlimit", f"--fsize={1 << 16}", os.path.join(running.BIN, "dcrun"), *self.arguments()]
         self.refused(jobs.finished(limited), 80, "DC6106", "bytes of memory for the ranks", "raise the limit")
 
+    def test_a_limit_on_the_size_of_files(self):
+        """The compiler's output may not grow: an error like a full disk, not a signal."""
+        compiling = [os.path.join(running.BIN, "dcc"), "compile", running.archive("mlp"), "--world", "2", "--no-cache", "-o", self.path("out.dcp")]
+        self.refused(jobs.finished(["prlimit", "--fsize=8192", *compiling]), 74, "DC1005", "ulimit -f")
+        self.nothing_at("out.dcp")
+
     @unittest.skipIf(sanitized.library(jobs.DCRUN), "a sanitizer takes more than there is")
     def test_too_little_memory(self):
         """The system refuses the compiler memory, whose allocator may be another than the C library's."""

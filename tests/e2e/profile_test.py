@@ -122,7 +122,8 @@ class Profile(unittest.TestCase):
         output = running.fresh(".json")
         self.assertEqual(dcc("profile", "/nonexistent.pt2", "-n", "2", "-o", output).returncode, 66)
         self.assertEqual(dcc("profile", __file__, "-n", "2", "-o", output).returncode, 65)
-        self.assertEqual(dcc("profile", running.archive("mlp"), "--threads", "0", "-o", output).returncode, 64)
+        for option, bad in (("--threads", "0"), ("--threads", "9999"), ("-n", "0"), ("-n", "-1"), ("-n", "100000"), ("-n", "two")):
+            self.assertEqual(dcc("profile", running.archive("mlp"), option, bad, "-o", output).returncode, 64, (option, bad))
         self.assertFalse(os.path.exists(output))
 
     def on_a_terminal(self, *arguments):
