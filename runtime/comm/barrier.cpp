@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "runtime/comm/patience.h"
+
 namespace dc::runtime::comm {
 namespace {
 
@@ -71,7 +73,7 @@ base::Status Barrier::sleep_until_complete(uint32_t generation, Operation operat
       return base::ok_status();
     pause_briefly();
   }
-  const int64_t deadline = monotonic_ns() + std::chrono::nanoseconds(timeout_).count();
+  Patience patience(timeout_);
   group.sleepers.fetch_add(1);
   base::Status status;
   for (bool in_time = true;;) {
@@ -85,7 +87,8 @@ base::Status Barrier::sleep_until_complete(uint32_t generation, Operation operat
       status = std::move(reason);
       break;
     }
-    in_time = futex_wait(group.word, seen, deadline);
+    futex_wait(group.word, seen, patience.next_look());
+    in_time = !patience.is_over();
   }
   group.sleepers.fetch_sub(1);
   return status;

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <climits>
 #include <cstring>
 
@@ -125,13 +124,12 @@ base::Status ControlPage::gone(int rank, std::string_view doing) const {
   return base::Status(base::ErrorKind::PeerDied, "DC6104", std::move(sentence));
 }
 
-bool futex_wait(std::atomic<uint32_t>& word, uint32_t seen, int64_t deadline_ns) {
+void futex_wait(std::atomic<uint32_t>& word, uint32_t seen, int64_t deadline_ns) {
   timespec deadline{};
   deadline.tv_sec = deadline_ns / 1'000'000'000;
   deadline.tv_nsec = deadline_ns % 1'000'000'000;
-  const long result = syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_BITSET,
-                              seen, &deadline, nullptr, FUTEX_BITSET_MATCH_ANY);
-  return !(result != 0 && errno == ETIMEDOUT);
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_BITSET, seen, &deadline,
+          nullptr, FUTEX_BITSET_MATCH_ANY);
 }
 
 void futex_wake_all(std::atomic<uint32_t>& word) {

@@ -68,8 +68,8 @@ class ControlPage {
 };
 
 // Sleeps until the word differs from `seen`, a wake, or the deadline (nanoseconds of the monotonic
-// clock); false at the deadline.
-bool futex_wait(std::atomic<uint32_t>& word, uint32_t seen, int64_t deadline_ns);
+// clock).
+void futex_wait(std::atomic<uint32_t>& word, uint32_t seen, int64_t deadline_ns);
 void futex_wake_all(std::atomic<uint32_t>& word);
 int64_t monotonic_ns();
 

@@ -112,8 +112,9 @@ bool is_loopback(const std::string& host) {
 // Torchrun's variables, and those that a user of another launcher sets so that ranks of several
 // hosts can meet.
 base::Result<std::optional<Master>> read_master(const Variables& variables, std::string run) {
-  const auto host = variables.text("MASTER_ADDR");
+  auto host = variables.text("MASTER_ADDR");
   if (!host || !variables.has("MASTER_PORT")) return std::optional<Master>();
+  if (host->starts_with('[') && host->ends_with(']')) host = host->substr(1, host->size() - 2);
   DC_ASSIGN_OR_RETURN(const int port, variables.number("MASTER_PORT", "MASTER_ADDR"));
   if (port < 1 || port > 65535)
     return bad("MASTER_PORT=" + std::to_string(port) + " is no port; give one from 1 to 65535");

@@ -12,6 +12,7 @@
 
 #include "runtime/comm/buffers.h"
 #include "runtime/comm/members.h"
+#include "runtime/comm/patience.h"
 #include "runtime/comm/plugin.h"
 #include "runtime/comm/private_slabs.h"
 #include "runtime/comm/sums.h"
@@ -23,7 +24,6 @@ namespace {
 
 using base::ErrorKind;
 using base::Status;
-using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kPiece = int64_t{256} << 10;  // bytes of one message of a reduction, per peer
 constexpr int64_t kMessage = int64_t{1} << 30;  // MPI counts in int
@@ -81,7 +81,7 @@ class Transfers {
   }
 
   Status wait(Operation operation, const std::atomic<bool>& aborted) {
-    const auto deadline = Clock::now() + world_.timeout;
+    Patience patience(world_.timeout);
     for (int turn = 0;; ++turn) {
       int done = 0, error = MPI_SUCCESS;
       {
@@ -96,7 +96,7 @@ class Transfers {
                       std::string(name(operation)) + " was called off by this rank");
       }
       if (turn < kSpins) continue;
-      if (turn % 64 == 0 && Clock::now() > deadline) return late(operation);
+      if (turn % 64 == 0 && patience.is_over()) return late(operation);
       // MPI makes progress only in calls, so this polls; the pauses grow to a quarter of a
       // millisecond.
       const timespec pause{0, std::min(5'000L * (turn - kSpins + 1), 250'000L)};

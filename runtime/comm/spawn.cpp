@@ -107,12 +107,28 @@ class RankGroup {
     }
   }
 
+  // The signal on whose account the ranks ended that do not handle it, as those of dcc profile; 0:
+  // none, or a rank failed otherwise.
+  int ended_on_request() const {
+    const int passed = asked_ == SIGHUP ? SIGTERM : asked_;
+    bool any = false;
+    for (const int code : codes_) {
+      if (passed != 0 && code == -passed) any = true;
+      const bool is_consequence =
+          code == -passed || code == 0 || code == exit_code(ErrorKind::PeerDied);
+      if (!is_consequence) return 0;
+    }
+    return any ? asked_ : 0;
+  }
+
   const std::vector<int>& codes() const { return codes_; }
   const std::vector<bool>& put_down() const { return put_down_; }
 
  private:
   [[noreturn]] void become_rank(int rank, const std::string& job, pid_t parent, char** argv) const {
     setpgid(0, 0);
+    // To a terminal that group is in the background, where `stty tostop` would stop who writes.
+    signal(SIGTTOU, SIG_IGN);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
       _exit(exit_code(ErrorKind::PeerDied));  // it died before the line above
@@ -235,6 +251,11 @@ int spawn_ranks(int ranks, int argc, char** argv) {
     std::fprintf(stderr, "%s: exit %d: killed on a second %s\n", program_invocation_short_name,
                  128 + forced, strsignal(forced));
     return 128 + forced;
+  }
+  if (const int signal = group.ended_on_request(); signal != 0) {
+    std::fprintf(stderr, "%s: exit %d: ended on request (%s)\n", program_invocation_short_name,
+                 128 + signal, strsignal(signal));
+    return 128 + signal;
   }
   const int code = job_exit_code(group.codes());
   if (code != 0) report(group, code);

@@ -62,7 +62,7 @@ void Exchange::abort() {
 base::Status Exchange::run(Operation operation, uint64_t fingerprint,
                            std::span<const CollectiveBuffer> buffers, int first) {
   DC_RETURN_IF_ERROR(start(operation, fingerprint, buffers, first));
-  const int64_t deadline = monotonic_ns() + std::chrono::nanoseconds(timeout_).count();
+  Patience patience(timeout_);
   for (bool own_copied = transfer_.opening != Flow::Inputs;;) {
     bool moved = false;
     for (Link& link : links_) DC_RETURN_IF_ERROR(send_some(link, &moved));
@@ -71,7 +71,7 @@ base::Status Exchange::run(Operation operation, uint64_t fingerprint,
     // New sums may be what a connection waits for.
     if (sum_arrived() && transfer_.returns_sums) continue;
     if (done()) return base::ok_status();
-    DC_RETURN_IF_ERROR(sleep(deadline, moved));
+    DC_RETURN_IF_ERROR(sleep(patience, moved));
   }
 }
 
@@ -136,7 +136,7 @@ base::Status Exchange::receive_some(Link& link) {
 }
 
 // Waits until something can move, unless `only_look`, and receives.
-base::Status Exchange::sleep(int64_t deadline, bool only_look) {
+base::Status Exchange::sleep(Patience& patience, bool only_look) {
   events_[0] = {event_.get(), POLLIN, 0};
   for (size_t i = 0; i < links_.size(); ++i) {
     Link& link = links_[i];
@@ -147,10 +147,11 @@ base::Status Exchange::sleep(int64_t deadline, bool only_look) {
     // A connection with nothing to do may have ended already, which is no news.
     events_[1 + i] = {wanted == 0 ? -1 : link.socket, wanted, 0};
   }
-  const Deadline limit{deadline};
-  const int ready = poll(events_.data(), events_.size(), only_look ? 0 : limit.left_ms());
+  const Deadline look{patience.next_look()};
+  const int ready = poll(events_.data(), events_.size(), only_look ? 0 : look.left_ms());
+  const bool is_over = patience.is_over();
   if (ready < 0 && errno != EINTR) return socket_failed("poll", errno);
-  if (ready <= 0) return limit.passed() ? late() : base::ok_status();
+  if (ready <= 0) return is_over ? late() : base::ok_status();
   for (size_t i = 0; i < links_.size(); ++i) {
     const pollfd& event = events_[1 + i];
     if (event.revents == 0) continue;
@@ -163,7 +164,7 @@ base::Status Exchange::sleep(int64_t deadline, bool only_look) {
     eventfd_read(event_.get(), &count);
     if (!done()) DC_RETURN_IF_ERROR(reason_to_stop());
   }
-  return limit.passed() && !done() ? late() : base::ok_status();
+  return is_over && !done() ? late() : base::ok_status();
 }
 
 bool Exchange::sum_arrived() {

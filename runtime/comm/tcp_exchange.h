@@ -19,6 +19,7 @@
 
 #include "runtime/comm/buffers.h"
 #include "runtime/comm/members.h"
+#include "runtime/comm/patience.h"
 #include "runtime/comm/tcp_cursor.h"
 #include "runtime/comm/tcp_peers.h"
 #include "runtime/device/memory_map.h"
@@ -56,7 +57,7 @@ class Exchange {
                      std::span<const CollectiveBuffer> buffers, int first);
   base::Status send_some(Link& link, bool* moved);
   base::Status receive_some(Link& link);
-  base::Status sleep(int64_t deadline, bool only_look);
+  base::Status sleep(Patience& patience, bool only_look);
   bool sum_arrived();
   void sum(const Piece& piece);
   bool done() const;

@@ -124,13 +124,14 @@ class Job:
         """Until the launcher keeps SIGTERM for itself, which may be before it starts the ranks."""
         self._until(lambda: _takes_sigterm(self.process.pid) or self.ranks())
 
-    def await_steps(self, count):
-        def reached():
-            size = os.fstat(self.out.fileno()).st_size
-            text = os.pread(self.out.fileno(), 1 << 12, max(0, size - (1 << 12))).decode(errors="replace")
-            return any(int(step) >= count for step in re.findall(r"^step (\d+) ", text, re.MULTILINE))
+    def steps(self):
+        """The last step that the job has printed; 0 before the first."""
+        size = os.fstat(self.out.fileno()).st_size
+        text = os.pread(self.out.fileno(), 1 << 12, max(0, size - (1 << 12))).decode(errors="replace")
+        return max((int(step) for step in re.findall(r"^step (\d+) ", text, re.MULTILINE)), default=0)
 
-        self._until(reached)
+    def await_steps(self, count):
+        self._until(lambda: self.steps() >= count)
 
     def _until(self, condition):
         limit = time.monotonic() + LIMIT

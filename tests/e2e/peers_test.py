@@ -90,6 +90,22 @@ class PeersTest(jobs.JobTest):
         self.assertTrue(any("(exit 82)" in line for line in said), said)
         self.assertIn("rank 1 did not end by itself and was killed", result.last_line)
 
+    def test_a_job_that_was_stopped_goes_on(self):
+        """Ctrl-Z for longer than the timeout, then fg: no rank was late."""
+        for comm in ("local", "tcp"):
+            with self.subTest(comm):
+                job = self.train("dcrun", "--timeout", "2", "--comm", comm)
+                job.await_ranks(WORLD)
+                job.await_steps(2)
+                job.process.send_signal(signal.SIGTSTP)
+                time.sleep(4)
+                before = job.steps()
+                job.process.send_signal(signal.SIGCONT)
+                job.await_steps(before + 50)
+                job.process.terminate()
+                result = job.finish()
+                self.assertEqual(result.code, 75, result.err)
+
     def test_ranks_die_with_their_launcher(self):
         job = self.train("dcrun")
         ranks = job.await_ranks(WORLD)

@@ -8,10 +8,14 @@ that do not end by themselves; and around the end of a job that does. What mpiru
 """
 
 import contextlib
+import fcntl
 import os
+import pty
 import random
 import re
 import signal
+import subprocess
+import termios
 import time
 import unittest
 
@@ -140,6 +144,24 @@ class StopTest(jobs.JobTest):
         self.assertEqual(result.last_line, "dcrun: exit 143: killed on a second Terminated")
         self.assertEqual(job.processes(), {})
         self.assertEqual(os.listdir(self.save), [])
+
+    def test_a_terminal_that_stops_background_writers(self):
+        """`stty tostop`: the ranks' process groups are in the background, and rank 0 prints each step."""
+        ours, theirs = pty.openpty()
+        self.addCleanup(os.close, ours)
+        settings = termios.tcgetattr(theirs)
+        settings[3] |= termios.TOSTOP
+        termios.tcsetattr(theirs, termios.TCSANOW, settings)
+        command = running.launch("dcrun", WORLD, [self.plan, "--weights", self.model, "--data", "synthetic", "--steps", "3"])
+
+        def own_terminal():
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+        process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True, preexec_fn=own_terminal)
+        self.addCleanup(process.kill)
+        os.close(theirs)
+        self.assertEqual(process.wait(jobs.LIMIT), 0)
+        self.assertIn(b"step 3 ", os.read(ours, 1 << 16))
 
     def test_a_second_signal_to_a_rank_ends_it(self):
         job = self.train("dcrun")

@@ -99,6 +99,9 @@ TEST(Launch, TheMasterIsWhereRanksOfSeveralHostsMeet) {
   elsewhere["MASTER_ADDR"] = "127.0.0.1";
   EXPECT_EQ(detect(elsewhere)->master->run, detect(kTorchrun)->master->run);
 
+  elsewhere["MASTER_ADDR"] = "[2001:db8::1]";  // as in a URL
+  EXPECT_EQ(detect(elsewhere)->master->host, "2001:db8::1");
+
   const Variables master{{"MASTER_ADDR", "host"}, {"MASTER_PORT", "1234"}};
   for (const Variables& other : {kOpenMpi, kMpich, kSlurm}) {
     EXPECT_FALSE(detect(other)->master);

@@ -96,6 +96,19 @@ TEST_F(Spawn, AStopRequestReachesAllRanks) {
   expect_nothing_left();
 }
 
+// As Ctrl-C on dcc profile: no rank failed.
+TEST_F(Spawn, RanksThatASignalEndsAreNoFailure) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    start(2, "plain");
+    wait_for_ranks(2);
+    kill(parent_, signal);
+    EXPECT_EQ(finish(), 128 + signal);
+    EXPECT_THAT(last_line(), HasSubstr("ended on request"));
+    expect_nothing_left();
+    unlink(ranks_.c_str());
+  }
+}
+
 TEST_F(Spawn, ASecondRequestKillsAtOnce) {
   start(2, "deaf");
   wait_for_ranks(2);
