@@ -94,12 +94,21 @@ std::string json_report(const CompileArguments& arguments, const driver::Compile
 }
 
 // What was asked and cannot change anything.
-void note_idle_options(const driver::CompileOptions& options) {
-  if (options.chain != "auto" || !options.own_passes.empty()) return;
+void note_idle_options(const CompileArguments& arguments) {
+  const driver::CompileOptions& options = arguments.options;
+  const auto idle = [](const char* option, const char* why) {
+    std::fprintf(stderr, "note: %s does nothing %s\n", option, why);
+  };
+  if (options.chain != "auto" || !options.own_passes.empty()) {
+    constexpr const char* kNoSearch = "here: only --chain auto searches";
+    if (options.search_effort) idle("--search-effort", kNoSearch);
+    if (arguments.search_time > 0) idle("--search-time", kNoSearch);
+    return;
+  }
   if (options.passes.offload_space && !options.passes.memory())
-    std::fprintf(stderr,
-                 "note: --offload-space does nothing without --memory: where nothing limits the "
-                 "device, nothing leaves it\n");
+    idle("--offload-space", "without --memory: where nothing limits the device, nothing leaves it");
+  if (!options.passes.offload_space && options.passes.budgets[ir::Space::Host])
+    idle("--host-memory", "without --offload-space: --chain auto then offloads nothing");
 }
 
 }  // namespace
@@ -113,7 +122,7 @@ Status run_compile(const CompileArguments& arguments) {
   request.search_time = arguments.search_time;
   request.options = arguments.options;
   DC_RETURN_IF_ERROR(driver::check(request.options));
-  note_idle_options(request.options);
+  note_idle_options(arguments);
   const std::string inputs[] = {arguments.model, arguments.profile, arguments.config,
                                 arguments.options.fused_estimate.choice};
   DC_RETURN_IF_ERROR(base::check_output(arguments.output, inputs));

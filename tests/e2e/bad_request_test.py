@@ -244,6 +244,11 @@ class BadRequestTest(jobs.JobTest):
         self.assertIn("note: --offload-space does nothing without --memory", result.err)
         self.assertNotIn("does nothing", self.compile("--offload-space", "host", "--memory", "1MiB").err)
         self.assertNotIn("does nothing", self.compile("--chain", "zero-offload", "--offload-space", "host").err)
+        for option, value in (("--search-effort", "3"), ("--search-time", "1")):
+            self.assertIn(f"note: {option} does nothing here: only --chain auto searches", self.compile("--zero", "2", option, value).err)
+            self.assertNotIn("does nothing", self.compile(option, value).err)
+        self.assertIn("note: --host-memory does nothing without --offload-space", self.compile("--host-memory", "1MiB").err)
+        self.assertNotIn("does nothing", self.compile("--chain", "zero-offload", "--host-memory", "1GiB").err)
 
     def test_unsupported_operators_are_listed_together(self):
         from dcc_export import export_train_step
