@@ -21,6 +21,7 @@
 #include "runtime/train/signals.h"
 #include "runtime/train/train.h"
 #include "runtime/verify/verify.h"
+#include "src/base/build_id.h"
 #include "src/base/file.h"
 #include "src/base/mapped_inputs.h"
 #include "src/base/output_names.h"
@@ -186,6 +187,8 @@ Result<runtime::train::Outcome> run_rank(const cli::DcrunOptions& options,
   Status status = runtime::comm::agree(job->control(), ready.ok() ? Status() : ready.status(),
                                        "reading the plan and the configuration");
   if (!status.ok()) return status;
+  DC_RETURN_IF_ERROR(runtime::comm::check_equal(job->control(), std::string(base::runtime_id()),
+                                                "version of dcrun"));
   if (between_gpus) {
     DC_ASSIGN_OR_RETURN(
         job, runtime::comm::add_nccl(std::move(job),

@@ -1,5 +1,5 @@
-# Writes two identities, each as a C string: build_id.inc, a digest of every source that can change a plan, and interface_id.inc, a digest of every
-# header that programs and plug-ins share. Run as: cmake -DROOT=... -DOUTPUT=folder -DVERSION=... -P build_id.cmake
+# Writes three identities, each as a C string: build_id.inc, a digest of every source that can change a plan; runtime_id.inc, of every source of dcrun;
+# interface_id.inc, of every header that programs and plug-ins share. Run as: cmake -DROOT=... -DOUTPUT=folder -DVERSION=... -P build_id.cmake
 function(digest_of result)
   list(SORT ARGN)
   set(all "")
@@ -26,6 +26,11 @@ file(GLOB_RECURSE sources RELATIVE ${ROOT} ${ROOT}/src/*.h ${ROOT}/src/*.cpp ${R
      ${ROOT}/runtime/plan/*.cpp)
 digest_of(digest ${sources})
 write_if_changed(build_id.inc "\"dcc ${VERSION} (sources ${digest})\"\n")
+
+file(GLOB_RECURSE sources RELATIVE ${ROOT} ${ROOT}/runtime/*.h ${ROOT}/runtime/*.cpp ${ROOT}/src/base/*.h ${ROOT}/src/base/*.cpp
+     ${ROOT}/src/base/*.def ${ROOT}/schemas/*.fbs ${ROOT}/cli/dcrun*)
+digest_of(digest ${sources})
+write_if_changed(runtime_id.inc "\"dcrun ${VERSION} (sources ${digest})\"\n")
 
 file(GLOB_RECURSE headers RELATIVE ${ROOT} ${ROOT}/runtime/*.h ${ROOT}/src/base/*.h)
 digest_of(digest ${headers})

@@ -8,4 +8,10 @@ std::string_view build_id() {
       ;
 }
 
+std::string_view runtime_id() {
+  return
+#include "runtime_id.inc"  // generated: a string literal
+      ;
+}
+
 }  // namespace dc::base

@@ -327,12 +327,21 @@ class BadRequestTest(jobs.JobTest):
     def test_one_rank_with_other_options(self):
         self.ranks_differ([self.arguments("--lr", "0.1"), self.arguments()], "the run options of rank 1 differs from rank 0's")
 
-    def ranks_differ(self, arguments, sentence):
+    def test_one_rank_of_another_version(self):
+        """As if one host had another build: its kernels may give other bits."""
+        with open(jobs.DCRUN, "rb") as file:
+            program = file.read()
+        (identity,) = set(re.findall(rb"dcrun [0-9.]+ \(sources [0-9a-f]{16}\)", program))
+        other = self.write("dcrun", program.replace(identity, identity[:-2] + bytes([identity[-2] ^ 1]) + b")"))
+        os.chmod(other, 0o755)
+        self.ranks_differ([self.arguments(), self.arguments()], "the version of dcrun of rank 1 differs from rank 0's", (jobs.DCRUN, other))
+
+    def ranks_differ(self, arguments, sentence, programs=(jobs.DCRUN, jobs.DCRUN)):
         started = []
         for rank, mine in enumerate(arguments):
             variables = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"}
             place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(os.getpid())}
-            job = jobs.Job([os.path.join(running.BIN, "dcrun"), *mine], {**variables, **place})
+            job = jobs.Job([programs[rank], *mine], {**variables, **place})
             self.addCleanup(job.end)
             started.append(job)
         for job in started:
