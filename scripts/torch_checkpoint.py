@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import torch
 
 from dcc_export import from_torch, to_torch
-from dcc_export.archive import replacing
+from dcc_export.archive import replacing, zip_written
 from dcc_export.archived import read_archive
 from dcc_export.errors import MISSING, USAGE, ExportError
 
@@ -77,7 +77,7 @@ def _to_dcrun(arguments):
 def _to_torch(arguments):
     checkpoint = to_torch.StoredCheckpoint(arguments.checkpoint)
     state = to_torch.convert(checkpoint, read_archive(arguments.archive), _names(arguments.names))
-    with replacing(arguments.output) as partial:
+    with replacing(arguments.output) as partial, zip_written(arguments.output):
         torch.save(state, partial)
     notes = [f"wrote {arguments.output}: the state after step {state['step']} of {checkpoint.path}"]
     if checkpoint.unchecked:

@@ -1,6 +1,7 @@
 """Writes archives: atomically, and the same bytes for the same program."""
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ import torch
 from .errors import CANNOT_WRITE, ExportError
 
 EXTRA_NAME = "dcc.json"
+_TEMPORARY = ".dcc_export_"  # how names of folders under construction begin
 EVALUATION_PREFIX = "evaluation."  # of constants that only the evaluation reads
 
 # Records that the zip writer adds when it is closed.
@@ -32,8 +34,11 @@ def replacing(path):
     folder = os.path.dirname(path)
     if os.path.isdir(path):
         raise ExportError(f"cannot write {path}: it is a folder; name a file", CANNOT_WRITE)
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ExportError(f"cannot write {path}: it is a device, a pipe or a socket; name a file", CANNOT_WRITE)
     try:
-        temporary = tempfile.mkdtemp(prefix=".dcc_export_", dir=folder)
+        _remove_leftovers(folder)
+        temporary, lock = _locked_folder(folder)
     except OSError as error:
         raise ExportError(f"cannot write {path}: {error.strerror}; choose another -o", CANNOT_WRITE) from error
     try:
@@ -46,6 +51,36 @@ def replacing(path):
         raise ExportError(f"cannot write {path}: {error.strerror}; free space or choose another -o", CANNOT_WRITE) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        os.close(lock)
+
+
+def _locked_folder(folder):
+    """A new temporary folder in `folder` and the descriptor that holds its lock: who was killed holds none."""
+    while True:
+        temporary = tempfile.mkdtemp(prefix=_TEMPORARY, dir=folder)
+        lock = os.open(temporary, os.O_RDONLY)
+        with contextlib.suppress(OSError):  # a file system without locks: there nothing is taken for a leftover
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.isdir(temporary):
+            return temporary, lock
+        os.close(lock)  # another process took it for a leftover before the lock
+
+
+def _remove_leftovers(folder):
+    """Removes what exports left in `folder` that were killed."""
+    try:
+        names = [name for name in os.listdir(folder) if name.startswith(_TEMPORARY)]
+    except OSError:  # what is wrong with the folder, making a file in it says
+        return
+    for name in names:
+        with contextlib.suppress(OSError):  # gone, of another user, or being written
+            path = os.path.join(folder, name)
+            lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(lock)
 
 
 def save_program(exported, description, path, device=None, verify=None, texts=None):
@@ -56,16 +91,23 @@ def save_program(exported, description, path, device=None, verify=None, texts=No
     """
     extra = {EXTRA_NAME: canonical_json(description), **_placed(texts, device)}
     with replacing(path) as partial:
-        try:
+        with zip_written(path):
             with without_pickles():
                 torch.export.save(exported, partial, extra_files=extra)
             if device is not None:
                 _rewrite_model(partial, lambda text: _on_device(text, device))
-        except RuntimeError as error:  # the zip writer reports a full disk this way
-            first = str(error).strip().splitlines()[0]
-            raise ExportError(f"cannot write {path}: {first}", CANNOT_WRITE) from error
         if verify is not None:
             verify(partial)
+
+
+@contextlib.contextmanager
+def zip_written(path):
+    """PyTorch's writers report a full disk as a RuntimeError."""
+    try:
+        yield
+    except RuntimeError as error:
+        first = str(error).strip().splitlines()[0]
+        raise ExportError(f"cannot write {path}: {first}; free space or choose another -o", CANNOT_WRITE) from error
 
 
 def save_headless(exported, description, path, device=None, texts=None):

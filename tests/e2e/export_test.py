@@ -3,6 +3,7 @@
 build/venv/bin/python tests/e2e/export_test.py
 """
 
+import fcntl
 import json
 import os
 import random
@@ -350,6 +351,26 @@ class RefusalTest(ExportTest):
                 self.assertEqual(found, code, printed)
                 self.assertEqual(len(printed.strip().splitlines()), 1, printed)
         self.assertEqual(os.listdir(self.folder), [])
+
+    def test_what_killed_exports_left_goes(self):
+        dead, live = (self.path(f".dcc_export_{name}") for name in ("dead", "live"))
+        for folder in (dead, live):
+            os.mkdir(folder)
+            with open(os.path.join(folder, "model.pt2"), "w") as file:
+                file.write("half")
+        lock = os.open(live, os.O_RDONLY)  # as of an export that goes on
+        self.addCleanup(os.close, lock)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        code, printed = run_command("--preset", "mlp", "--no-check", "-o", self.path())
+        self.assertEqual(code, 0, printed)
+        self.assertEqual(sorted(os.listdir(self.folder)), [".dcc_export_live", "model.pt2"])
+        self.assertEqual(os.listdir(live), ["model.pt2"])
+
+    def test_a_pipe_is_not_replaced(self):
+        os.mkfifo(self.path())
+        code, printed = run_command("--preset", "mlp", "--no-check", "-o", self.path())
+        self.assertEqual(code, 73, printed)
+        self.assertEqual(os.listdir(self.folder), ["model.pt2"])
 
     def test_misspelt_config_keys_are_named(self):
         import transformers

@@ -8,6 +8,7 @@ import contextlib
 import io
 import json
 import os
+import resource
 import unittest
 
 import torch
@@ -205,6 +206,19 @@ class ToDcrunTest(ConversionTest):
 
 
 class RefusedTest(ConversionTest):
+    def test_a_full_disk(self):
+        self.export(self.run_.optimizer)
+        self.run_.train(data_of(self.run_.inputs, 1, 1), 1, 1)
+        self.converted(self.archive, self.saved(self.run_.optimizer.state_dict()), "-o", self.path("run"))
+        os.mkdir(self.path("out"))
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_FSIZE, before)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))  # no file grows beyond that
+        code, said = self.convert(self.path("run"), self.archive, "-o", self.path("out/back.pt"), way="to-torch")
+        self.assertEqual(code, 73, said)
+        self.assertIn("cannot write", said)
+        self.assertEqual(os.listdir(self.path("out")), [])
+
     def test_what_does_not_fit_is_named(self):
         self.export(self.run_.optimizer)
         run = self.run_.train(data_of(self.run_.inputs, 1, 1), 1, 1)
