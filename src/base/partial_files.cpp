@@ -57,6 +57,19 @@ void remove_if_unlocked(const std::string& path) {
   ::close(descriptor);
 }
 
+// Files of the folder whose names begin so.
+void remove_stale(const std::string& folder, const std::string& start) {
+  DIR* directory = opendir(folder.c_str());
+  if (directory == nullptr) return;
+  std::vector<std::string> found;
+  while (const dirent* entry = readdir(directory)) {
+    const std::string_view name = entry->d_name;
+    if (name.starts_with(start) && name.ends_with(kEnding)) found.emplace_back(name);
+  }
+  closedir(directory);
+  for (const std::string& name : found) remove_if_unlocked(folder + "/" + name);
+}
+
 }  // namespace
 
 std::string folder_of(const std::string& path) {
@@ -84,16 +97,9 @@ PartialFile create_partial(const std::string& path) {
 }
 
 void remove_stale_partials(const std::string& path) {
-  const std::string folder = folder_of(path), start = "." + name_of(path) + ".";
-  DIR* directory = opendir(folder.c_str());
-  if (directory == nullptr) return;
-  std::vector<std::string> found;
-  while (const dirent* entry = readdir(directory)) {
-    const std::string_view name = entry->d_name;
-    if (name.starts_with(start) && name.ends_with(kEnding)) found.emplace_back(name);
-  }
-  closedir(directory);
-  for (const std::string& name : found) remove_if_unlocked(folder + "/" + name);
+  remove_stale(folder_of(path), "." + name_of(path) + ".");
 }
+
+void remove_all_stale_partials(const std::string& folder) { remove_stale(folder, "."); }
 
 }  // namespace dc::base

@@ -19,6 +19,8 @@ PartialFile create_partial(const std::string& path);
 
 // Removes partial files of `path` that no process is writing.
 void remove_stale_partials(const std::string& path);
+// Those of all files of the folder.
+void remove_all_stale_partials(const std::string& folder);
 
 std::string folder_of(const std::string& path);  // "." where there is none
 

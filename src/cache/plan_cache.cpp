@@ -11,6 +11,7 @@
 #include "runtime/verify/verify.h"
 #include "src/base/cache_directory.h"
 #include "src/base/file.h"
+#include "src/base/partial_files.h"
 #include "src/base/sha256.h"
 
 namespace dc::cache {
@@ -215,6 +216,8 @@ Result<Collected> PlanCache::collect(Bytes keep) const {
                     "cannot remove " + each.path + ": " + error.message());
     }
   }
+  for (const std::string_view folder : {std::string_view("plans"), base::kKernelFolder})
+    base::remove_all_stale_partials(path(folder, ""));  // of processes that were killed
   std::error_code ignored;
   fs::remove_all(directory_ + "/quarantine", ignored);
   return removed;

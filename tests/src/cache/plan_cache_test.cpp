@@ -281,6 +281,20 @@ TEST_F(Cache, CollectEmptiesTheQuarantine) {
   EXPECT_FALSE(fs::exists(aside(key(2))));
 }
 
+TEST_F(Cache, CollectRemovesWhatKilledWritersLeft) {
+  ASSERT_TRUE(cache_.store(key(2), plan_bytes()).ok());
+  fs::create_directories(folder_ / "kernels");
+  const std::string dead =
+      folder_.write("plans/." + key(3) + ".entry.0123456789abcdef.partial", "x");
+  const std::string kernel = folder_.write("kernels/." + key(3) + ".cubin.01.partial", "x");
+  const auto live = base::OutputFile::create(folder_ / ("plans/" + key(4) + ".entry"));
+  ASSERT_TRUE(live.ok());
+  EXPECT_EQ(cache_.collect({int64_t{1} << 40})->plans, 0);
+  EXPECT_FALSE(fs::exists(dead));
+  EXPECT_FALSE(fs::exists(kernel));
+  EXPECT_TRUE(fs::exists(live->temporary_path()));
+}
+
 TEST_F(Cache, AReadOnlyFolderStillAnswers) {
   const std::string bytes = plan_bytes();
   ASSERT_TRUE(cache_.store(key(2), bytes).ok());
