@@ -105,9 +105,17 @@ std::string frontier_table(const std::vector<FrontierRow>& rows) {
   return text;
 }
 
-std::string frontier_json(const std::vector<FrontierRow>& rows) {
+std::string begins_later(base::Bytes too_small, const FrontierRow& first) {
+  return "no schedule was found that keeps " + std::to_string(too_small.v) + " bytes (" +
+         format_bytes(too_small.v) + "); the frontier begins at " + std::to_string(first.budget.v) +
+         " bytes (" + format_bytes(first.budget.v) + "), which the smallest that was found takes";
+}
+
+std::string frontier_json(const std::vector<FrontierRow>& rows,
+                          const std::optional<base::Bytes>& too_small) {
   base::JsonWriter json(1);
   json.begin_object().field("schema", "dcc.frontier/1");
+  if (too_small) json.field("too_small_bytes", too_small->v);
   json.key("points").begin_array();
   for (const FrontierRow& row : rows) {
     json.begin_object();

@@ -1,6 +1,7 @@
 // What `dcc frontier` prints.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,11 @@ std::string saving(const FrontierRow& before, const FrontierRow& row);
 std::vector<FrontierRow> frontier_rows(const driver::Frontier& frontier);
 
 std::string frontier_table(const std::vector<FrontierRow>& rows);
-// "dcc.frontier/1"
-std::string frontier_json(const std::vector<FrontierRow>& rows);
+// "dcc.frontier/1". `too_small`: as Frontier::too_small.
+std::string frontier_json(const std::vector<FrontierRow>& rows,
+                          const std::optional<base::Bytes>& too_small);
+// Where the frontier begins above the budget asked for: what to say of that.
+std::string begins_later(base::Bytes too_small, const FrontierRow& first);
 // A curve and the table as one HTML page that needs nothing else.
 std::string frontier_page(const std::vector<FrontierRow>& rows, const std::string& title);
 

@@ -99,7 +99,11 @@ Status run_frontier(const FrontierArguments& arguments) {
         found.plans.front().plan.name + " for " + std::to_string(compile.options.world) + " ranks";
     DC_RETURN_IF_ERROR(base::write_file_atomically(arguments.output, frontier_page(rows, title)));
   }
-  std::fputs((arguments.json ? frontier_json(rows) : frontier_table(rows)).c_str(), stdout);
+  const std::string text =
+      arguments.json ? frontier_json(rows, found.too_small) : frontier_table(rows);
+  std::fputs(text.c_str(), stdout);
+  if (found.too_small)
+    std::fprintf(stderr, "note: %s\n", begins_later(*found.too_small, rows.front()).c_str());
   std::fprintf(stderr, "%zu plans; %s\n", found.plans.size(), watch.text().c_str());
   return {};
 }

@@ -144,8 +144,8 @@ class Table:
         places = sorted({1, len(self.points) // 2, len(self.points) - 2})
         self.left_out([self.points[i] for i in places] if self.case.left_out else [])
         self.efforts([self.points[i] for i in places] if self.case.other_efforts else [])
-        self.chains.close()
         self.compare([self.points[i] for i in places])
+        self.chains.close()
         return self
 
     def compare(self, points):

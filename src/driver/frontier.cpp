@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "src/base/text.h"
 #include "src/cost/costs.h"
@@ -22,9 +23,9 @@ Status misuse(std::string what) {
   return Status(base::ErrorKind::Usage, "DC2813", std::move(what));
 }
 
-Status no_plan(Bytes from, const Status& why) {
+Status no_plan(Bytes budget, const Status& why) {
   Status status(base::ErrorKind::OutOfMemory, why.code(), why.sentence());
-  status.add_context("at the smallest budget of the frontier, " + base::format_bytes(from.v));
+  status.add_context("at the budget of " + base::format_bytes(budget.v) + " of the frontier");
   return status;
 }
 
@@ -47,13 +48,12 @@ class FrontierWalk {
     DC_ASSIGN_OR_RETURN(model_, read_model(one.model, one.config, one.dims));
     watch_.lap("read");
     DC_ASSIGN_OR_RETURN(const Bytes to, largest());
-    DC_ASSIGN_OR_RETURN(const Bytes from, smallest());
-    if (from > to) {
-      return misuse("the frontier begins at " + base::format_bytes(from.v) +
-                    " and ends below that, at " + base::format_bytes(to.v) +
-                    "; give another --memory FROM:TO");
+    DC_ASSIGN_OR_RETURN(const Bytes from, begin(to));
+    for (int i = 1; i < request_.points; ++i) {
+      const Bytes next = budget(from, to, i);
+      if (const Status made = add(next); !made.ok())
+        return is_too_small(made) ? no_plan(next, made) : made;
     }
-    for (int i = 0; i < request_.points; ++i) DC_RETURN_IF_ERROR(add(budget(from, to, i)));
     join();
     return std::move(frontier_);
   }
@@ -74,15 +74,45 @@ class FrontierWalk {
     return request_.to.value_or(bytes);
   }
 
-  Result<Bytes> smallest() {
-    if (request_.from) return *request_.from;
+  static bool is_too_small(const Status& made) {
+    return !made.ok() && made.kind() == base::ErrorKind::OutOfMemory;
+  }
+
+  // Adds the first point and returns its budget.
+  Result<Bytes> begin(Bytes to) {
+    std::optional<Bytes> from = request_.from;
+    if (!from) {
+      DC_ASSIGN_OR_RETURN(from, smallest());
+    }
+    // Where no plan is made at all, compiling says why.
+    Bytes first = from.value_or(Bytes{1});
+    DC_RETURN_IF_ERROR(check_range(first, to));
+    Status made = add(first);
+    if (is_too_small(made) && request_.from) {
+      DC_ASSIGN_OR_RETURN(const std::optional<Bytes> least, smallest());
+      if (!least || *least <= first || *least > to) return no_plan(first, made);
+      frontier_.too_small = std::exchange(first, *least);
+      made = add(first);
+    }
+    if (!made.ok()) return is_too_small(made) ? no_plan(first, made) : made;
+    return first;
+  }
+
+  static Status check_range(Bytes from, Bytes to) {
+    if (from <= to) return {};
+    return misuse("the frontier begins at " + base::format_bytes(from.v) +
+                  " and ends below that, at " + base::format_bytes(to.v) +
+                  "; give another --memory FROM:TO");
+  }
+
+  // Memory of the smallest plan that is found, if one is made.
+  Result<std::optional<Bytes>> smallest() {
     const CompileRequest& one = request_.compile;
     DC_ASSIGN_OR_RETURN(const CompileOptions options, completed(one));
     const cost::Costs costs(one.profile, options.threads, options.fused_estimate.network);
     const std::optional<Bytes> found = smallest_memory(model_.step, options, costs.model());
     watch_.lap("smallest");
-    // Where no plan is made at all, compiling says why.
-    return found.value_or(Bytes{1});
+    return found;
   }
 
   Bytes budget(Bytes from, Bytes to, int point) const {
@@ -93,13 +123,9 @@ class FrontierWalk {
   }
 
   Status add(Bytes budget) {
-    Result<CompileResult> made = compiled(budget);
-    if (!made.ok()) {
-      const bool too_small = made.status().kind() == base::ErrorKind::OutOfMemory;
-      return too_small ? no_plan(budget, made.status()) : made.status();
-    }
-    frontier_.points.push_back({budget, frontier_.plans.size(), bound_of(made->plan)});
-    frontier_.plans.push_back(std::move(*made));
+    DC_ASSIGN_OR_RETURN(CompileResult made, compiled(budget));
+    frontier_.points.push_back({budget, frontier_.plans.size(), bound_of(made.plan)});
+    frontier_.plans.push_back(std::move(made));
     said();
     return {};
   }

@@ -12,7 +12,7 @@ namespace dc::driver {
 
 struct FrontierRequest {
   CompileRequest compile;           // its budget for the device is left aside
-  std::optional<base::Bytes> from;  // empty: the smallest plan that is found
+  std::optional<base::Bytes> from;  // empty, or less: the smallest plan that is found
   std::optional<base::Bytes> to;    // empty: what the plan without a budget takes
   int points = 8;                   // budgets, in equal ratios; at least two
 };
@@ -27,13 +27,16 @@ struct FrontierPoint {
 struct Frontier {
   std::vector<FrontierPoint> points;
   std::vector<CompileResult> plans;
+  // The budget asked for that no plan keeps, where there is one: the points begin at the smallest
+  // plan instead.
+  std::optional<base::Bytes> too_small;
 };
 
 // Hears after each budget how many of them are done.
 using BudgetDone = std::function<void(int done, int all)>;
 
 // Errors: those of compile(); Usage (64), DC2813, for bounds or points that make no curve;
-// OutOfMemory (80), as compile() says it, where no plan keeps `from`.
+// OutOfMemory (80), as compile() says it, where no plan keeps `to`.
 base::Result<Frontier> frontier(const FrontierRequest& request, Stopwatch& watch,
                                 const BudgetDone& done = {});
 

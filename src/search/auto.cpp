@@ -44,7 +44,12 @@ class Search {
       if (is_refused()) return {};
     }
     DC_RETURN_IF_ERROR(try_joint_starts(state_));
-    if (!state_.score().fits) DC_RETURN_IF_ERROR(try_offload_starts(state_));
+    if (!state_.score().fits) {
+      DC_RETURN_IF_ERROR(try_offload_starts(state_));
+      DC_ASSIGN_OR_RETURN(const bool hopeless, nothing_can_fit());
+      if (hopeless) find_smallest();
+      if (is_refused()) return {};
+    }
     DC_RETURN_IF_ERROR(named_.try_all());
     DC_RETURN_IF_ERROR(try_other_starts(state_));
     return fit_any();
@@ -107,6 +112,24 @@ class Search {
     if (!found.ok()) return trials().left_out({}, found);
     trials().set_bound(certificates_.least());
     return {};
+  }
+
+  // Whether each chain that has a text has more bytes live than the budget with as little kept as
+  // recompute can keep, however its operators are fused.
+  Result<bool> nothing_can_fit() {
+    const std::optional<base::Bytes>& budget = state_.options().memory();
+    if (!budget || state_.options().offload_space) return false;
+    for (const size_t fusion : state_.fusions()) {
+      for (const Chain& text : chains_with_text(state_.imported(), state_.options())) {
+        const Chain chain = fused(text, fusion);
+        if (chain.empty()) continue;
+        const Result<int64_t> state = trials().steps().state_bytes(chain);
+        if (state.ok() && *state > budget->v) continue;
+        const Result<LiveFloor> floor = trials().steps().live_floor(chain);
+        if (!floor.ok() || floor->planned_least <= budget->v) return false;
+      }
+    }
+    return true;
   }
 
   void find_smallest() {

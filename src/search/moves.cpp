@@ -21,6 +21,10 @@ int64_t first_size(const passes::Pass& pass, int64_t bytes) {
   return std::max<int64_t>(1, pass.name == "keep-resident" ? bytes / 2 : bytes / 100);
 }
 
+bool has_sizes(const passes::Pass& pass) {
+  return !pass.argument.empty() && pass.name != "recompute";
+}
+
 // What keep-jointly decides: it expects that nothing is kept before it.
 bool decides_what_is_kept(const passes::Pass& pass) {
   return pass.name == "recompute" || pass.name == "keep-resident" ||
@@ -157,9 +161,11 @@ std::vector<Chain> changed(const Chain& chain, const passes::Pass& pass, int64_t
   const PassCall* call = find_call(chain, pass.name);
   if (!call) {
     add(result, with(chain, pass, std::nullopt));
+    // As much as fits may leave no room to what comes behind, or not fit its own addresses.
+    if (has_sizes(pass)) add(result, with(chain, pass, first_size(pass, bytes)));
     return result;
   }
-  if (!pass.argument.empty() && pass.name != "recompute") add_sizes(result, chain, *call, bytes);
+  if (has_sizes(pass)) add_sizes(result, chain, *call, bytes);
   if (!is_joint || !places_collectives(pass)) add(result, without(chain, pass));
   return result;
 }

@@ -36,9 +36,36 @@ std::string key_of(const Candidate& candidate) {
   return key + " within " + (candidate.planned ? std::to_string(candidate.planned->v) : "");
 }
 
-// Copies out end the life of what they copy, and so do early updates.
-bool may_free(const PassCall& call) {
-  return call.pass->name.starts_with("offload-") || call.pass->name == "overlap-update";
+// Copies out end the life of what they copy.
+bool moves_out(const PassCall& call) { return call.pass->name.starts_with("offload-"); }
+// What is kept may be smaller than what it is made from again, or than a second gather's buffers.
+bool keeps_more(const PassCall& call) { return call.pass->name.starts_with("keep-"); }
+// Early updates end the life of gradients.
+bool updates_early(const PassCall& call) { return call.pass->name == "overlap-update"; }
+
+bool is_reduction_or_norm(ir::OpKind kind) {
+  return kind == ir::OpKind::ReduceScatterStart || kind == ir::OpKind::AllReduceStart ||
+         kind == ir::OpKind::AllReduceInPlaceStart || kind == ir::OpKind::SquareSum;
+}
+
+// Bytes live at most at the positions that updates never come before: those of programs that update
+// nothing, and those before the first gradient is reduced or goes into the norm.
+int64_t live_before_updates(const ir::Step& step, const cost::CostModel& cost) {
+  int64_t most = 0;
+  for (const ir::Program& program : step.programs) {
+    const ir::Graph& graph = program.graph;
+    const analysis::Liveness live =
+        analysis::liveness(step, graph, analysis::StorageMap(step, graph));
+    const analysis::LiveBytes bytes = analysis::live_bytes(
+        graph, live,
+        [&](const ir::Graph& of, const ir::Node& node) { return cost.scratch(of, node).bytes; });
+    const bool updates = &program == &step.programs.back();
+    for (size_t i = 0; i < live.order.size(); ++i) {
+      if (updates && is_reduction_or_norm(graph.node(live.order[i]).kind)) break;
+      most = std::max(most, bytes.in(ir::Space::Device)[i]);
+    }
+  }
+  return analysis::state_bytes(step, ir::Space::Device).v + most;
 }
 
 // A limit of recompute may lead to fewer transients than its smallest by one part in so many.
@@ -114,17 +141,32 @@ Result<int64_t> ScheduledSteps::state_bytes(const Chain& chain) {
   return state_bytes_.at(stage);
 }
 
-Result<int64_t> ScheduledSteps::least_live(const Chain& chain) {
+Result<LiveFloor> ScheduledSteps::live_floor(const Chain& chain) {
   const auto recompute = std::find_if(chain.begin(), chain.end(), is_recompute);
-  if (recompute == chain.end() || std::any_of(recompute, chain.end(), may_free)) return 0;
+  const std::optional<bool> early = updates_early_behind(chain);
+  if (!early || recompute == chain.end()) return LiveFloor();
   Candidate begin{{chain.begin(), recompute + 1}, base::Bytes{1}};
   begin.chain.back().argument.reset();
-  const auto [known, is_new] = least_live_.try_emplace(passes::print(begin.chain));
+  const auto [known, is_new] = floors_.try_emplace({passes::print(begin.chain), *early});
   if (!is_new) return known->second;
   DC_ASSIGN_OR_RETURN(const SharedStep step, begun(begin));
-  const int64_t state = analysis::state_bytes(*step, ir::Space::Device).v;
-  const int64_t transients = live_bytes(*step, cost_) - state;
-  return known->second = state + transients - transients / kRecomputeReach;
+  const int64_t live = live_behind(*step, *early);
+  const int64_t transients = live - analysis::state_bytes(*step, ir::Space::Device).v;
+  return known->second = {live, live - transients / kRecomputeReach};
+}
+
+Result<int64_t> ScheduledSteps::least_live(const Chain& chain) {
+  DC_ASSIGN_OR_RETURN(const LiveFloor floor, live_floor(chain));
+  return floor.least;
+}
+
+Result<int64_t> ScheduledSteps::least_live_without_limit(const Chain& chain) {
+  const std::optional<bool> early = updates_early_behind(chain);
+  const auto recompute = std::find_if(chain.begin(), chain.end(), is_recompute);
+  if (!early || recompute == chain.end() || std::any_of(recompute, chain.end(), keeps_more))
+    return 0;
+  DC_ASSIGN_OR_RETURN(const SharedStep step, begun({{chain.begin(), recompute + 1}, {}}));
+  return live_behind(*step, *early);
 }
 
 Result<base::Bytes> ScheduledSteps::arena(const ir::Step& step) {
@@ -133,6 +175,16 @@ Result<base::Bytes> ScheduledSteps::arena(const ir::Step& step) {
 
 Result<std::optional<base::Bytes>> ScheduledSteps::arena_if_too_large(const ir::Step& step) {
   return layout::arena_if_too_large(step, cost_, options_.budgets, &arenas_);
+}
+
+std::optional<bool> ScheduledSteps::updates_early_behind(const Chain& chain) {
+  const auto recompute = std::find_if(chain.begin(), chain.end(), is_recompute);
+  if (std::any_of(recompute, chain.end(), moves_out)) return std::nullopt;
+  return std::any_of(recompute, chain.end(), updates_early);
+}
+
+int64_t ScheduledSteps::live_behind(const ir::Step& step, bool updates_early) const {
+  return updates_early ? live_before_updates(step, cost_) : live_bytes(step, cost_);
 }
 
 passes::Options ScheduledSteps::options_for(const std::optional<base::Bytes>& planned) const {

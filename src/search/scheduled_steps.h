@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "src/layout/known_arenas.h"
 #include "src/passes/pass_manager.h"
@@ -37,6 +38,13 @@ struct Candidate {
   bool operator==(const Candidate&) const = default;
 };
 
+// Bytes of the device that are live in plans of a chain; 0 where passes behind recompute may take
+// any bytes away.
+struct LiveFloor {
+  int64_t planned_least = 0;  // in the one whose passes plan for almost nothing, at least
+  int64_t least = 0;          // in each, whatever its passes plan for
+};
+
 class ScheduledSteps {
  public:
   // The references must outlive it.
@@ -57,10 +65,13 @@ class ScheduledSteps {
   // Bytes of state on the device, of the stage that `chain` begins with.
   base::Result<int64_t> state_bytes(const passes::Chain& chain);
 
-  // Bytes of the device that are live in every plan of the chain, however little its passes plan
-  // for; 0 where passes behind recompute may take bytes away. (Others only add to what is live,
-  // and recompute leaves no less than this: recompute.cpp.)
-  base::Result<int64_t> least_live(const passes::Chain& chain);
+  // Passes behind recompute that move nothing out only add to what is live, but for early updates,
+  // which take gradients away; and recompute leaves no less than `least`: recompute.cpp.
+  base::Result<LiveFloor> live_floor(const passes::Chain& chain);
+  base::Result<int64_t> least_live(const passes::Chain& chain);  // live_floor().least
+  // Bytes that are live in the plan without a limit, at least; 0 if that is not known, so also
+  // where passes behind recompute keep more.
+  base::Result<int64_t> least_live_without_limit(const passes::Chain& chain);
 
   // Bytes of the device's arena, whatever the budget.
   base::Result<base::Bytes> arena(const ir::Step& step);
@@ -78,6 +89,10 @@ class ScheduledSteps {
   base::Result<SharedStep> begun(const Candidate& candidate);
   // `step`: after the passes `chain`.
   passes::KnownRecompute& known_recompute(const passes::Chain& chain, const SharedStep& step);
+  // Whether passes behind recompute update early; empty if they move anything out.
+  static std::optional<bool> updates_early_behind(const passes::Chain& chain);
+  // Of a step after recompute: bytes that the passes behind it leave on the device.
+  int64_t live_behind(const ir::Step& step, bool updates_early) const;
   passes::Options options_for(const std::optional<base::Bytes>& planned) const;
   base::Result<passes::Change> apply(ir::Step& step, const passes::Chain& chain,
                                      const passes::Options& options,
@@ -90,7 +105,8 @@ class ScheduledSteps {
   std::map<std::string, std::unique_ptr<BeforeRecompute>> before_recompute_;  // by the passes
   std::map<std::string, RecomputeRange> ranges_;                              // by stage
   std::map<std::string, int64_t> state_bytes_;                                // by stage
-  std::map<std::string, int64_t> least_live_;  // by the passes up to recompute
+  // By the passes up to recompute, and whether those behind it update early.
+  std::map<std::pair<std::string, bool>, LiveFloor> floors_;
   layout::KnownArenas arenas_;
 };
 

@@ -16,22 +16,51 @@ bool has_offloading(const Chain& chain) {
   return std::any_of(chain.begin(), chain.end(), offloads);
 }
 
+// By the bytes that are live in the plan for almost nothing, or by state where that alone is more
+// than some other has live; what is not known comes first.
+std::vector<const Chain*> smallest_first(const std::vector<Chain>& chains, ScheduledSteps& steps) {
+  std::vector<std::pair<int64_t, const Chain*>> order;
+  int64_t least = INT64_MAX;
+  // What shards least comes first in the list and has most state.
+  for (auto chain = chains.rbegin(); chain != chains.rend(); ++chain) {
+    int64_t bytes = 0;
+    if (const base::Result<int64_t> state = steps.state_bytes(*chain); state.ok()) bytes = *state;
+    if (has_offloading(*chain)) bytes = 0;
+    if (bytes > 0 && bytes < least) {
+      const base::Result<LiveFloor> floor = steps.live_floor(*chain);
+      bytes = floor.ok() ? floor->planned_least : 0;
+      if (bytes > 0) least = std::min(least, bytes);
+    }
+    order.emplace_back(bytes, &*chain);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<const Chain*> result;
+  for (const auto& [bytes, chain] : order) result.push_back(chain);
+  return result;
+}
+
+// Its plan for almost nothing is not smaller, and none that keeps to a part in kSmallestPlanParts
+// less.
+bool cannot_be_smaller(const LiveFloor& floor, int64_t bytes) {
+  return floor.least >= bytes ||
+         (floor.planned_least >= bytes && floor.least > bytes - bytes / kSmallestPlanParts);
+}
+
 }  // namespace
 
 void offer_smallest(const std::vector<Chain>& chains, ScheduledSteps& steps, SmallestPlans& plans,
                     const passes::Options& options, std::optional<SmallestChain>& best) {
-  // What shards least comes first in the list and has most state.
-  for (auto at = chains.rbegin(); at != chains.rend(); ++at) {
-    const Chain& chain = *at;
-    if (best && !has_offloading(chain)) {
-      const base::Result<int64_t> state = steps.state_bytes(chain);
+  for (const Chain* chain : smallest_first(chains, steps)) {
+    if (best && !has_offloading(*chain)) {
+      const base::Result<int64_t> state = steps.state_bytes(*chain);
       if (!state.ok() || *state >= best->bytes) continue;
-      const base::Result<int64_t> live = steps.least_live(chain);
-      if (live.ok() && *live >= best->bytes) continue;
+      const base::Result<LiveFloor> floor = steps.live_floor(*chain);
+      if (floor.ok() && cannot_be_smaller(*floor, best->bytes)) continue;
     }
-    const std::optional<SmallestPlan>& found = plans.of(chain);
+    const std::optional<SmallestPlan>& found = plans.of(*chain);
     if (!found || (best && best->bytes <= found->bytes)) continue;
-    best = {chain, options, found->bytes};
+    best = {*chain, options, found->bytes};
     best->options.budgets[ir::Space::Device] = found->planned;
   }
 }
@@ -41,6 +70,7 @@ const std::optional<SmallestPlan>& SmallestPlans::of(const Chain& chain) {
   if (is_new) {
     int64_t least = INT64_MAX;
     found->second = smallest_plan([&](const PlannedMemory& planned) -> std::optional<int64_t> {
+      if (least < INT64_MAX && is_known_to_exceed({chain, planned}, least)) return least + 1;
       const base::Result<ir::Step> made = steps_.made({chain, planned});
       if (!made.ok()) return std::nullopt;
       // No layout has fewer bytes than are live: then none is asked for.
@@ -53,6 +83,17 @@ const std::optional<SmallestPlan>& SmallestPlans::of(const Chain& chain) {
     });
   }
   return found->second;
+}
+
+// One that is planned for less than the chain surely has live does not keep to that; by how little
+// it may be smaller than another, which was planned for nothing, is not worth its making.
+bool SmallestPlans::is_known_to_exceed(const Candidate& candidate, int64_t least) {
+  if (candidate.planned) {
+    const base::Result<int64_t> live = steps_.least_live(candidate.chain);
+    return live.ok() && *live > candidate.planned->v;
+  }
+  const base::Result<int64_t> live = steps_.least_live_without_limit(candidate.chain);
+  return live.ok() && *live > least;
 }
 
 bool may_run(const Chain& chain, const ir::Step& imported, const passes::Options& options) {

@@ -25,6 +25,8 @@ class SmallestPlans {
   const std::optional<SmallestPlan>& of(const passes::Chain& chain);
 
  private:
+  bool is_known_to_exceed(const Candidate& candidate, int64_t least);
+
   ScheduledSteps& steps_;
   const cost::CostModel& cost_;
   std::map<std::string, std::optional<SmallestPlan>> known_;  // by the chain's text

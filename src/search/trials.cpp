@@ -93,7 +93,8 @@ Status Trials::plan_for_less(const Candidate& candidate, Score score) {
 }
 
 Status Trials::try_smallest(const Chain& chain) {
-  for (const Result<bool>& hopeless : {state_alone_is_too_large(chain), cannot_fit(chain)}) {
+  for (const auto& ask : {&Trials::state_alone_is_too_large, &Trials::cannot_fit}) {
+    const Result<bool> hopeless = (this->*ask)(chain);
     if (!hopeless.ok()) return left_out(chain, hopeless.status());
     if (*hopeless) return {};
   }

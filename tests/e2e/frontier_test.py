@@ -47,9 +47,17 @@ class FrontierTest(jobs.JobTest):
         unlimited = json.loads(compiled.out)["prediction"]["step_ns"]
         self.assertLessEqual(points[-1]["step_ns"], unlimited)
         self.assertLess(unlimited, points[-1]["step_ns"] * 1.005)
-        # Less than the first one fits nowhere.
-        less = str(points[0]["budget_bytes"] * 9 // 10)
-        self.refused(self.dcc("--memory", f"{less}:"), 80, "DC7010", "at the smallest budget of the frontier")
+        # Less than the first one fits nowhere: the curve begins there all the same, unless it would end below.
+        least = points[0]["budget_bytes"]
+        result = self.dcc("--json", "--memory", f"{least * 9 // 10}:{least * 2}", "--points", "2")
+        self.assertEqual(result.code, 0, result.err)
+        said = json.loads(result.out)
+        self.assertEqual(said["too_small_bytes"], least * 9 // 10)
+        self.assertEqual([point["budget_bytes"] for point in said["points"]], [least, least * 2])
+        self.assertEqual(said["points"][0]["step_ns"], points[0]["step_ns"])
+        self.assertIn(f"note: no schedule was found that keeps {least * 9 // 10} bytes", result.err)
+        self.assertIn(f"the frontier begins at {least} bytes", result.err)
+        self.refused(self.dcc("--memory", f"{least // 2}:{least * 9 // 10}"), 80, "DC7010", "of the frontier", f"takes --memory {least}")
         # The page needs nothing else.
         with open(page) as file:
             text = file.read()

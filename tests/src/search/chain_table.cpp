@@ -44,7 +44,10 @@ class ChainCompiler {
                   "the plan takes " + std::to_string(arena->v) + " bytes");
   }
   const std::optional<Excess>& excess() const { return excess_; }
-  bool may_fit_for_less() const { return true; }
+  bool may_fit_for_less() const {
+    const Result<int64_t> live = steps_.least_live(chain_);
+    return !live.ok() || *live <= options_.memory()->v;
+  }
   std::optional<int64_t> smallest() {
     const std::optional<SmallestPlan>& found = smallest_.of(chain_);
     return found ? std::optional(found->bytes) : std::nullopt;

@@ -77,7 +77,10 @@ TEST(RecomputeMoves, ReadsAndWritesTheArgument) {
 
 TEST(Changed, AddsDropsAndResizes) {
   EXPECT_THAT(changes("fuse-gathers", "keep-resident", 1000),
-              ElementsAre("keep-resident,fuse-gathers"));
+              ElementsAre("keep-resident,fuse-gathers", "keep-resident=500,fuse-gathers"));
+  EXPECT_THAT(changes("fuse-gathers", "overlap-reductions", 1000),
+              ElementsAre("fuse-gathers,overlap-reductions", "fuse-gathers,overlap-reductions=10"))
+      << "as much as fits may leave no room to others";
   EXPECT_THAT(changes("keep-resident,fuse-gathers", "prefetch-gathers", 1000),
               ElementsAre("keep-resident,fuse-gathers,prefetch-gathers"));
   EXPECT_THAT(changes("keep-resident=100,fuse-gathers", "keep-resident", 1000),

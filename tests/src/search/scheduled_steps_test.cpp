@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "src/cost/analytic.h"
 #include "src/frontend/import.h"
 #include "src/search/auto.h"
 #include "src/search/chains.h"
+#include "src/search/moves.h"
 #include "src/search/smallest_chain.h"
 #include "tests/source_dir.h"
 
@@ -43,6 +46,7 @@ TEST(ScheduledSteps, NoPlanOfAChainHasFewerLiveBytesThanItSays) {
         const auto whole = steps.made({chain, {}});
         ASSERT_TRUE(whole.ok()) << whole.status().to_string();
         const int64_t most = live_bytes(*whole, cost);
+        EXPECT_GE(most, *steps.least_live_without_limit(chain)) << passes::print(chain);
         for (int part = 0; part <= 8; ++part) {
           const auto made = steps.made({chain, Bytes{1 + most * part / 8}});
           ASSERT_TRUE(made.ok()) << made.status().to_string();
@@ -52,50 +56,84 @@ TEST(ScheduledSteps, NoPlanOfAChainHasFewerLiveBytesThanItSays) {
       }
     }
   }
-  EXPECT_GE(chains, 40) << "chains of which something is known";
+  EXPECT_GE(chains, 70) << "chains of which something is known";
 }
 
-TEST(KnownSteps, ForgetsWhatWasNotUsedForLongest) {
-  const auto step = std::make_shared<const ir::Step>(imported(1, 1));
-  KnownSteps steps;
-  steps.keep("first", step);
-  steps.keep("second", step);
-  EXPECT_TRUE(steps.find("second"));
-  constexpr int kMore = 50'000;  // times the nodes of the step: more than any number that is kept
-  for (int i = 0; i < kMore; ++i) {
-    ASSERT_TRUE(steps.find("first")) << "used each time";
-    steps.keep(std::to_string(i), step);
-  }
-  EXPECT_FALSE(steps.find("second"));
-  EXPECT_FALSE(steps.find("0"));
-  EXPECT_TRUE(steps.find(std::to_string(kMore - 1)));
+// As SmallestPlans, by making all.
+std::optional<SmallestPlan> smallest_of_all(ScheduledSteps& steps, const passes::Chain& chain) {
+  return smallest_plan([&](const PlannedMemory& planned) -> std::optional<int64_t> {
+    const auto made = steps.made({chain, planned});
+    if (!made.ok()) return std::nullopt;
+    return steps.arena(*made)->v;
+  });
 }
 
-// What is known from one candidate changes no other.
-TEST(ScheduledSteps, MakesWhatThePassesMake) {
+void expect_same(const std::optional<SmallestPlan>& found,
+                 const std::optional<SmallestPlan>& expected, const passes::Chain& chain) {
+  ASSERT_EQ(found.has_value(), expected.has_value()) << passes::print(chain);
+  if (!found) return;
+  EXPECT_EQ(found->bytes, expected->bytes) << passes::print(chain);
+  EXPECT_EQ(found->planned, expected->planned) << passes::print(chain);
+}
+
+// Leaving out what cannot be the smallest changes no answer.
+TEST(SmallestPlans, AreThoseOfMakingAll) {
   const cost::AnalyticCost cost(1);
-  passes::Options options = per_micro_batch();
+  for (const bool offloads : {false, true}) {
+    passes::Options options = per_micro_batch();
+    if (offloads) options.offload_space = ir::Space::Host;
+    for (const int accumulation : {1, 3}) {
+      const ir::Step step = imported(2, accumulation);
+      ScheduledSteps steps(step, options, cost), all(step, options, cost);
+      SmallestPlans plans(steps, cost);
+      int64_t least = INT64_MAX;
+      for (const passes::Chain& chain : chains_with_text(step, options)) {
+        const auto expected = smallest_of_all(all, chain);
+        expect_same(plans.of(chain), expected, chain);
+        if (expected) least = std::min(least, expected->bytes);
+      }
+      EXPECT_EQ(find_smallest(step, options, cost)->bytes, least);
+    }
+  }
+}
+
+// Where recompute frees much: the plan without a limit is not made.
+TEST(SmallestPlans, OfALargeModelAreThoseOfMakingAll) {
+  const cost::AnalyticCost cost(1);
+  const passes::Options options = per_micro_batch();
   const ir::Step step = imported(8, 1, "llama_8b_cuda.pt2");
   ScheduledSteps steps(step, options, cost);
-  int recomputed = 0;
-  for (const char* name : {"zero3", "deepcompile-ps"}) {
-    const passes::Chain chain = *find_chain(name);
-    const auto whole = steps.made({chain, {}});
-    ASSERT_TRUE(whole.ok()) << whole.status().to_string();
-    for (const int64_t parts : {6, 3}) {
-      options.budgets[ir::Space::Device] = Bytes{live_bytes(*whole, cost) / 8 * parts};
-      const auto made = steps.made({chain, options.memory()});
-      ASSERT_TRUE(made.ok()) << made.status().to_string();
-      ir::Step again = step;
-      std::vector<passes::Remark> remarks;
-      const passes::Chain all_but_layout(chain.begin(), chain.end() - 1);
-      ASSERT_TRUE(passes::run_passes(again, all_but_layout, {cost, options, remarks}).ok());
-      EXPECT_EQ(ir::print(*made), ir::print(again)) << name;
-      for (const passes::Remark& remark : remarks) recomputed += remark.pass == "recompute";
+  SmallestPlans plans(steps, cost);
+  const passes::Chain chain = *find_chain("zero3");
+  const std::optional<SmallestPlan> found = plans.of(chain);
+  ASSERT_TRUE(found);
+  EXPECT_GT(*steps.least_live_without_limit(chain), found->bytes);
+  expect_same(found, smallest_of_all(steps, chain), chain);
+}
+
+// No schedule is tried that cannot fit, once it is known that none does.
+TEST(FindBest, EndsWhereNoChainCanFit) {
+  const cost::AnalyticCost cost(1);
+  passes::Options options = per_micro_batch();
+  const ir::Step step = imported(2, 3);
+  ScheduledSteps steps(step, options, cost);
+  int64_t least = INT64_MAX;
+  for (const passes::Chain& text : chains_with_text(step, options)) {
+    for (size_t fusion = 0; fusion < std::size(kFusions); ++fusion) {
+      if (const passes::Chain chain = fused(text, fusion); !chain.empty())
+        least = std::min(least, *steps.least_live(chain));
     }
-    options.budgets[ir::Space::Device].reset();
   }
-  EXPECT_GE(recomputed, 2);
+  const auto smallest = find_smallest(step, options, cost);
+  ASSERT_TRUE(smallest);
+  EXPECT_LT(least, smallest->bytes);
+  options.budgets[ir::Space::Device] = Bytes{least - 1};
+  const auto found = find_best(step, options, cost, {});
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  EXPECT_FALSE(found->fits);
+  ASSERT_TRUE(found->smallest);
+  EXPECT_EQ(found->smallest->bytes, smallest->bytes);
+  EXPECT_LE(found->simulated, 8) << "joint starts, other ways of fusing, the smallest plan";
 }
 
 // The search names the smallest plan that find_smallest() finds, also where it only had to look at
