@@ -1,7 +1,9 @@
 // insert-collectives: a gathered parameter is made whole before its first use in a phase and
 // released after its last real use, seen through views; every gradient is reduced once, in the
 // order its placement says. Frozen parameters have no reduction.
+#include <algorithm>
 #include <map>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -204,8 +206,7 @@ class Reducer {
   // Returns the f32 value that scale and update read; invalid in programs before the last.
   ir::ValueId reduce(int parameter_index, ir::ValueId gradient) {
     parameter_ = &step_.parameters[static_cast<size_t>(parameter_index)];
-    const ir::Node& producer = graph_.node(graph_.value(gradient).producer);
-    build_ = ir::Builder(graph_, graph_.next(producer.id), producer.origin);
+    gradient = sum_in_summand(gradient);
     const ir::DType own = graph_.value(gradient).type.dtype;
     const int entry = state_.of(parameter_index, ir::StateRole::Accumulator);
     const bool accumulates = entry >= 0;
@@ -222,6 +223,61 @@ class Reducer {
   }
 
  private:
+  // The gradient of a parameter that the model reads twice is the sum of two values as large as
+  // the parameter. If nothing else reads one of them, the other is added to it in place: there are
+  // never three of them at once. Returns the gradient; `build_` is then right after what makes it.
+  ir::ValueId sum_in_summand(ir::ValueId gradient) {
+    const ir::NodeId maker = graph_.value(gradient).producer;
+    build_ = ir::Builder(graph_, graph_.next(maker), graph_.node(maker).origin);
+    const std::optional<Summands> found = summands(gradient);
+    if (!found) return gradient;
+    accumulate(found->sum, found->added);
+    const ir::Value& value = graph_.value(gradient);
+    const ir::ValueId whole =
+        build_.make_aten("aten.view.default", {found->sum}, {*value.name, value.type},
+                         {{"self", ir::OperandRef{0}}, {"size", value.type.shape}});
+    graph_.replace_all_uses(gradient, whole);
+    graph_.erase(maker);
+    return whole;
+  }
+
+  struct Summands {
+    ir::ValueId sum, added;
+  };
+  // Nothing where the sum needs bytes of its own.
+  std::optional<Summands> summands(ir::ValueId gradient) const {
+    const ir::Node& add = graph_.node(graph_.value(gradient).producer);
+    if (add.kind != ir::OpKind::Aten || add.overload.name() != "aten.add.Tensor") return {};
+    const auto is_plain = [](const ir::Arg& arg) {
+      return std::holds_alternative<ir::OperandRef>(arg.value);
+    };
+    if (add.operands.size() != 2 || !std::ranges::all_of(add.args, is_plain)) return {};
+    const auto fits = [&](ir::ValueId summand) {
+      const ir::TensorType &type = graph_.value(summand).type, &sum = graph_.value(gradient).type;
+      return type.dtype == ir::DType::F32 && sum.dtype == type.dtype && sum.shape == type.shape &&
+             sum.is_contiguous() && type.is_contiguous() &&
+             ir::axes_with(type, ir::AxisPlacement::Partial) == 0;
+    };
+    if (!std::ranges::all_of(add.operands, fits)) return {};
+    const ir::ValueId left = add.operands[0], right = add.operands[1];
+    if (is_read_once(left)) return Summands{left, right};
+    if (is_read_once(right)) return Summands{right, left};
+    return {};
+  }
+
+  // Whether the storage is a kernel's own result, read by one node, which is no view.
+  bool is_read_once(ir::ValueId value) const {
+    for (;;) {
+      if (graph_.outputs.contains(value) || graph_.value(value).uses.size() != 1) return false;
+      const ir::Node& producer = graph_.node(graph_.value(value).producer);
+      if (!ir::is_view(producer))
+        return ir::runs(producer) && ir::alias_of(producer) == ir::AliasRule::Fresh &&
+               !ir::is_start(producer.kind);
+      if (!ir::is_plain_view(producer)) return false;
+      value = producer.operands[0];
+    }
+  }
+
   ir::ValueId accumulate_alone(int entry, ir::ValueId gradient, ir::DType own) {
     if (entry >= 0) {
       const ir::ValueId sum = values_.of(entry);
@@ -234,10 +290,13 @@ class Reducer {
   }
 
   // The update scales gradients in place: that must not be seen by another reader of the same
-  // storage.
+  // storage. What was added to it came before.
   bool is_only_reader(ir::ValueId value) const {
-    size_t allowed = 0;
-    while (graph_.value(value).uses.size() <= allowed) {
+    const auto reads = [&](const ir::Use& use) {
+      return graph_.node(use.node).kind != ir::OpKind::Accumulate || use.operand != 0;
+    };
+    std::ptrdiff_t allowed = 0;
+    while (std::ranges::count_if(graph_.value(value).uses, reads) <= allowed) {
       const ir::Node& producer = graph_.node(graph_.value(value).producer);
       if (!ir::is_view(producer)) return true;
       value = producer.operands[0];
