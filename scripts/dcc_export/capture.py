@@ -14,6 +14,7 @@ from torch.fx.traceback import annotate, preserve_node_meta
 
 from .bags import by_rows
 from .errors import ExportError
+from .margins import by_margins
 from .places import Places
 from .plain_calls import plain_calls
 from .recurrent import by_steps
@@ -82,6 +83,7 @@ def capture_joint(step, flat_inputs, root):
         stack.enter_context(preserve_node_meta())
         stack.enter_context(by_steps())
         stack.enter_context(by_rows())
+        stack.enter_context(by_margins())
         stack.enter_context(plain_calls())
         try:
             traced = TracedStep(step)
