@@ -111,7 +111,7 @@ class ProgramBuilder:
             source = what.mutated_input
             if isinstance(source, desc.ParamAOTInput):
                 raise ExportError(
-                    f"the forward writes in place to parameter {self._fqn(source)}; only an optimizer may change it: make it a buffer, or write to a copy"
+                    f"the forward writes in place to parameter {self._fqn(source)}; only an optimizer may change it: make it a buffer, freeze it with requires_grad_(False), or write to a copy"
                 )
             if isinstance(source, desc.PlainAOTInput):
                 raise ExportError(f"the forward writes in place to input {self.names[source.idx]}; only buffers may be written: write to a copy")
@@ -331,7 +331,7 @@ class ProgramBuilder:
     # -- state ----------------------------------------------------------------------------------
 
     def _persistent_buffers(self):
-        kept = set()
+        kept = {strip(name, self.root) for name in self.step.written_parameters}
         for prefix, module in self.step.named_modules(remove_duplicate=False):
             for name in module._buffers:
                 if name not in module._non_persistent_buffers_set:
