@@ -197,6 +197,11 @@ class ProgramBuilder:
             return
         if self.pending_tangent and any(a is self.pending_tangent[0] for a in node.all_input_nodes):
             self._cast_tangent()
+        if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+            raise ExportError(
+                f"a backward writes in place ({node.target} in {_marks(node)['m'] or 'the module'}), as hooks of tensors and autograd "
+                "functions may; a step can only keep what the forward writes to a buffer"
+            )
         new = self.graph.node_copy(node, lambda n: self.env[n])
         new.args = _readable_arguments(new)
         new.target = _SAFE.get(node.target, node.target)

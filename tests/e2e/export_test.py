@@ -324,6 +324,26 @@ class RefusalTest(ExportTest):
 
         self.refused("writes in place", Writes(), regression_inputs())
 
+    def test_buffer_written_by_a_backward(self):
+        class Recorded(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, total):
+                ctx.total = total
+                return x * 1.0
+
+            @staticmethod
+            def backward(ctx, gradient):
+                ctx.total.add_(gradient.abs().sum())
+                return gradient, None
+
+        class Writes(Regression):
+            def forward(self, x, y):
+                return super().forward(Recorded.apply(self.fc1(x)[:, :4], self.total), y)
+
+        module = Writes()
+        module.register_buffer("total", torch.zeros(()))
+        self.refused("a backward writes in place", module, regression_inputs())
+
     def test_difference_from_eager_is_found(self):
         """A wrong weight, and a Python value baked into the graph, fail the check."""
 
