@@ -60,7 +60,9 @@ Status check_equal_rows(const DataRequest& request) {
                   "input '" + request.inputs[i].name + "' has " +
                       std::to_string(request.tensors[i].sizes[0]) + " rows where another has " +
                       std::to_string(request.shape.rows) +
-                      ", so samples cannot be counted; use --data synthetic");
+                      ", so samples cannot be counted; make what is the same for all samples a "
+                      "buffer of the module (register_buffer) and export again, or use --data "
+                      "synthetic");
   }
   return base::ok_status();
 }

@@ -133,11 +133,14 @@ def export_train_step(
             trained.require_weights(headless)
             description["optimizer_step"] = trained.step
             notes += trained.notes
-        if notes:
-            description["notes"] = notes
         description.update(dims.description() if dims else {})
         folder = checkpoint or os.path.splitext(path)[0] + ".checkpoints"
         write_state = functools.partial(trained.write, folder, samples_consumed)
+        if can_run and check:
+            with unchanged(module):
+                notes += require_repeatable(step, examples, root, seed)
+        if notes:
+            description["notes"] = notes
         if headless:
             save_headless(exported, description, path, device, texts)
             line = "check: skipped (no weights)"
@@ -145,8 +148,6 @@ def export_train_step(
             save_program(exported, description, path, device, lambda _: write_state(), texts=texts)
             line = f"check: skipped ({'on request' if device is None else 'needs a GPU'})"
         else:
-            with unchanged(module):
-                require_repeatable(step, examples, seed)
             with unchanged(module), torch.enable_grad():
                 check = functools.partial(_check_sizes, step, examples, dims, names, root, seed, stock, bool(eval))
                 line = _save_checked(exported, description, path, check, write_state, texts)

@@ -10,10 +10,12 @@ import os
 import traceback
 
 import torch
+from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput, ParamAOTInput
 from torch.fx.traceback import annotate, preserve_node_meta
 
 from .bags import by_rows
 from .errors import ExportError
+from .margins import by_margins
 from .places import Places
 from .plain_calls import plain_calls
 from .recurrent import by_steps
@@ -74,7 +76,23 @@ def _write_back(name, lent, now, is_buffer):
 
 def capture_joint(step, flat_inputs, root):
     """Returns (joint GraphModule, names): `names` maps what its descriptors call parameters and
-    buffers to their first names in the step."""
+    buffers to their first names in the step. Frozen parameters that the forward writes to are
+    buffers of `step` from then on."""
+    joint, names = _capture(step, flat_inputs, root)
+    frozen = [name for name in _written_parameters(joint, names) if not step.get_parameter(name).requires_grad]
+    if not frozen:
+        return joint, names
+    step.written_parameters += frozen
+    return _capture(step, flat_inputs, root)
+
+
+def _written_parameters(joint, names):
+    (outputs,) = [n for n in joint.graph.nodes if n.op == "output"]
+    mutated = [d.mutated_input for d in outputs.meta["desc"] if isinstance(d, InputMutationAOTOutput)]
+    return [names[m.target] for m in mutated if isinstance(m, ParamAOTInput)]
+
+
+def _capture(step, flat_inputs, root):
     from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 
     with contextlib.ExitStack() as stack:
@@ -82,6 +100,7 @@ def capture_joint(step, flat_inputs, root):
         stack.enter_context(preserve_node_meta())
         stack.enter_context(by_steps())
         stack.enter_context(by_rows())
+        stack.enter_context(by_margins())
         stack.enter_context(plain_calls())
         try:
             traced = TracedStep(step)

@@ -47,17 +47,24 @@ def _describe(name, node, example, given):
 
 
 def _guess_role(name, example, use):
+    """A name alone says little: `start_positions` are labels, and `masked_tokens` are tokens."""
     if example.is_floating_point():
         return "float"
-    if "mask" in name:
+    if "mask" in name and not use and bool(((example == 0) | (example == 1)).all()):
         return "mask"
-    if "position" in name:
+    if "position" in name and _counts_up(example):
         return "positions"
     if use and use.kind == "embedding":
         return "tokens"
     if use and use.kind == "class":
         return "labels" if example.dim() > 1 else "class"
     return "mask" if example.dtype == torch.bool else "class"
+
+
+def _counts_up(example):
+    """Whether every row of the example is 0, 1, 2, ..."""
+    length = example.shape[-1] if example.dim() else 0
+    return length > 1 and bool((example == torch.arange(length)).all())
 
 
 def _range(role, example, bound):

@@ -1,7 +1,8 @@
 """Where a module keeps its parameters and buffers, and putting other tensors there for a while.
 
 A tensor under several names, or in a submodule registered twice, is one entry: its first name in
-module order. Its other places always hold the same tensor.
+module order. Its other places always hold the same tensor. A frozen parameter that the forward
+writes to, as a teacher that follows its student, is a buffer (`StepModule.written_parameters`).
 """
 
 import contextlib
@@ -26,6 +27,8 @@ class Places:
                     name = first.setdefault(id(tensor), f"{prefix}.{key}" if prefix else key)
                     tensors[name] = tensor
                     self._tables.setdefault(name, []).append((table, key))
+        for name in getattr(module, "written_parameters", ()):
+            self.buffers[name] = self.parameters.pop(name)
 
     def tensors(self):
         """{first name: tensor}: parameters, then buffers."""

@@ -111,7 +111,7 @@ class ProgramBuilder:
             source = what.mutated_input
             if isinstance(source, desc.ParamAOTInput):
                 raise ExportError(
-                    f"the forward writes in place to parameter {self._fqn(source)}; only an optimizer may change it: make it a buffer, or write to a copy"
+                    f"the forward writes in place to parameter {self._fqn(source)}; only an optimizer may change it: make it a buffer, freeze it with requires_grad_(False), or write to a copy"
                 )
             if isinstance(source, desc.PlainAOTInput):
                 raise ExportError(f"the forward writes in place to input {self.names[source.idx]}; only buffers may be written: write to a copy")
@@ -197,6 +197,11 @@ class ProgramBuilder:
             return
         if self.pending_tangent and any(a is self.pending_tangent[0] for a in node.all_input_nodes):
             self._cast_tangent()
+        if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+            raise ExportError(
+                f"a backward writes in place ({node.target} in {_marks(node)['m'] or 'the module'}), as hooks of tensors and autograd "
+                "functions may; a step can only keep what the forward writes to a buffer"
+            )
         new = self.graph.node_copy(node, lambda n: self.env[n])
         new.args = _readable_arguments(new)
         new.target = _SAFE.get(node.target, node.target)
@@ -331,7 +336,7 @@ class ProgramBuilder:
     # -- state ----------------------------------------------------------------------------------
 
     def _persistent_buffers(self):
-        kept = set()
+        kept = {strip(name, self.root) for name in self.step.written_parameters}
         for prefix, module in self.step.named_modules(remove_duplicate=False):
             for name in module._buffers:
                 if name not in module._non_persistent_buffers_set:

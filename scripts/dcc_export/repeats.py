@@ -8,6 +8,7 @@ import random
 import numpy as np
 import torch
 
+from .capture import strip
 from .errors import ExportError
 from .places import Places, copies
 
@@ -15,24 +16,43 @@ _RUNS = 8  # where Python or NumPy draw numbers: a decision is rarely the same e
 _TOLERANCE = 1e-4  # relative; sums of other orders stay below it
 
 
-def require_repeatable(step, examples, seed):
-    """Raises ExportError if the loss is another one when the module runs again; buffers stay as they are, attributes may not."""
-    places, first = Places(step), None
+def require_repeatable(step, examples, root, seed):
+    """Raises ExportError if the loss is another one when the module runs again; buffers stay as they are, attributes may not.
+
+    Returns sentences about numbers in attributes that each run changes: the loss may depend on them later.
+    """
+    places, first, counted = Places(step), None, {}
     for run in range(_RUNS):
-        before = _draws()
+        drawn = _draws()
         with torch.enable_grad(), torch.random.fork_rng(devices=[]), places.holding(copies(places.buffers)):
             torch.manual_seed(seed)
             loss = step(*[t.clone() for t in examples]).detach().double()
         first = loss if first is None else first
-        draws = _draws() != before
+        draws = _draws() != drawn
         if not torch.allclose(loss, first, rtol=_TOLERANCE, atol=0.0, equal_nan=True):
             what = "draws numbers with Python's random or NumPy" if draws else "keeps something in Python between calls, as a counter does"
             raise ExportError(
                 f"the forward {what}: run again on the same inputs, parameters and buffers its loss is {float(loss):g} instead of {float(first):g}, "
                 "and an exported step would hold one of them; draw with torch, and keep what changes in a buffer"
             )
+        before, counted = counted, _numbers(step, root)
         if run > 0 and not draws:
-            return
+            break
+    changed = sorted(name for name, number in counted.items() if before.get(name, number) != number)
+    return [
+        f"each forward changes the number {name} in Python, and an exported step holds what it is now: keep it in a buffer if the loss depends on it"
+        for name in changed
+    ]
+
+
+def _numbers(step, root):
+    """{name: number} of the attributes of its modules that are numbers."""
+    return {
+        strip(f"{fqn}.{key}", root): value
+        for fqn, module in step.named_modules()
+        for key, value in vars(module).items()
+        if isinstance(value, (int, float)) and not key.startswith("_") and value == value
+    }
 
 
 def _draws():

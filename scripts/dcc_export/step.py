@@ -24,6 +24,7 @@ class StepModule(torch.nn.Module):
         self.positional = positional
         self.keywords = keywords
         self.autocast = autocast
+        self.written_parameters = []  # names of frozen parameters that the forward writes to; known once it is traced
 
     def forward(self, *tensors):
         args = tensors[: self.positional]

@@ -46,13 +46,16 @@ class TrainedState:
         buffers, hidden = {}, {}
         for fqn, buffer in self._module.named_buffers():
             (buffers if fqn in persistent else hidden)[strip(fqn, self._root)] = buffer
+        parameters = self._parameters()
+        for fqn in self._module.written_parameters:
+            buffers[strip(fqn, self._root)] = parameters.pop(strip(fqn, self._root))
         self.path = write_checkpoint(
             folder,
             Checkpoint(
                 step=self.step,
                 samples=samples,
                 optimizer=self._state.kind,
-                parameters=self._parameters(),
+                parameters=parameters,
                 buffers=buffers,
                 hidden=hidden,
                 moments=self._state.moments,

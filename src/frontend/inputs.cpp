@@ -31,7 +31,7 @@ void guess(const ir::Graph& graph, ir::ValueId value, ir::InputSpec& input) {
   if (use) input.high = static_cast<double>(use->bound);
   input.guessed = !use || !use->of_all;
   const bool selects = (use && !use->embedding) || named("label") || named("target");
-  if (named("position")) {
+  if (named("position") && (!use || use->embedding)) {
     input.role = ir::InputRole::Positions;
   } else if (selects) {
     input.role = input.type.shape.size() > 1 ? ir::InputRole::Labels : ir::InputRole::Class;

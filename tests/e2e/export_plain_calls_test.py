@@ -72,6 +72,27 @@ class PlainCallsTest(unittest.TestCase):
         with self.assertRaisesRegex(ExportError, "scale_grad_by_freq cannot be exported; use an Embedding"):
             exported(Calls(lambda m, x: m.out(m.bag(x)), bag=bag), (torch.tensor([[3, 0, 2]] * 4), LABELS))
 
+    def test_margin_losses(self):
+        """Also where a margin is kept exactly: there the loss is 0, and so is its gradient."""
+
+        def listed(m, x, labels):
+            lists = torch.stack([labels, (labels + 1) % 3, -torch.ones_like(labels)], 1)
+            h = m.out(x)
+            rows = F.multilabel_margin_loss(h, lists, reduction="none").mean() + F.multilabel_margin_loss(h, lists.roll(1, 1)) + F.multilabel_margin_loss(h[0], lists[0])
+            single = F.multi_margin_loss(h, labels, p=2, margin=0.5, weight=x[0, :3].abs(), reduction="sum") + F.multi_margin_loss(h[1], labels[1])
+            return rows + single + F.multi_margin_loss(h, labels, margin=0.0)
+
+        class Margins(Calls):
+            def forward(self, x, labels):
+                return self.compute(self, x, labels)
+
+        module = Margins(listed)
+        for scores in ("drawn", "equal"):
+            with self.subTest(scores):
+                export_train_step(module, (X, LABELS), running.fresh(".pt2"))  # compares with eager, within rounding
+                nn.init.zeros_(module.out.weight)
+                nn.init.zeros_(module.out.bias)
+
     def test_infinite_inputs(self):
         """A mask that is added to scores, as a separate input: its range is that of its finite numbers."""
 

@@ -117,6 +117,23 @@ class UserModuleTest(ExportTest):
         expected = ("tokens", 0, 9, False), ("class", 0, 5, False), ("class", 1, 6, False), ("tokens", 0, 9, True), ("class", 0, 3, True)
         self.assertEqual(found, list(expected))
 
+    def test_roles_are_not_guessed_from_names_alone(self):
+        """`start_positions` are labels and `masked_ids` tokens; positions count up, and masks are of zeros and ones."""
+
+        class Spans(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.words, self.places, self.score = nn.Embedding(11, 4), nn.Embedding(9, 4), nn.Linear(4, 1)
+
+            def forward(self, masked_ids, position_ids, attention_mask, mask_kinds, start_positions):
+                h = self.words(masked_ids) + self.places(position_ids) * (1 + mask_kinds[..., None])
+                scores = self.score(h).squeeze(-1).masked_fill(attention_mask == 0, -1e9)
+                return nn.functional.cross_entropy(scores, start_positions.clamp(0, 5))
+
+        inputs = (torch.randint(11, (3, 6)), torch.arange(6).expand(3, 6), torch.ones(3, 6, dtype=torch.int64), torch.arange(18).view(3, 6) % 3)
+        self.export(Spans(), (*inputs, torch.tensor([0, 1, 5])))
+        self.assertEqual([d["role"] for d in description(self.path())["inputs"]], ["tokens", "positions", "mask", "class", "class"])
+
     def test_memory_order(self):
         """Parameters, buffers and inputs in another order are written in that of their dims, and stay as they are in the module."""
 
@@ -307,6 +324,26 @@ class RefusalTest(ExportTest):
                 return super().forward(x, y)
 
         self.refused("writes in place", Writes(), regression_inputs())
+
+    def test_buffer_written_by_a_backward(self):
+        class Recorded(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, total):
+                ctx.total = total
+                return x * 1.0
+
+            @staticmethod
+            def backward(ctx, gradient):
+                ctx.total.add_(gradient.abs().sum())
+                return gradient, None
+
+        class Writes(Regression):
+            def forward(self, x, y):
+                return super().forward(Recorded.apply(self.fc1(x)[:, :4], self.total), y)
+
+        module = Writes()
+        module.register_buffer("total", torch.zeros(()))
+        self.refused("a backward writes in place", module, regression_inputs())
 
     def test_difference_from_eager_is_found(self):
         """A wrong weight, and a Python value baked into the graph, fail the check."""

@@ -429,6 +429,8 @@ loss("margin ranking", lambda m, h, x, y: F.margin_ranking_loss(h[:, 0], h[:, 1]
 loss("triplet", lambda m, h, x, y: F.triplet_margin_loss(h, x[:, 0, :CLASSES], x[:, 1, :CLASSES]))
 loss("cosine embedding", lambda m, h, x, y: F.cosine_embedding_loss(h, x[:, 0, :CLASSES], x[:, 0, 0].sign()))
 loss("multi margin", lambda m, h, x, y: F.multi_margin_loss(h, y))
+loss("multi margin squared", lambda m, h, x, y: F.multi_margin_loss(h, y, p=2, margin=0.5, weight=x[0, 0, :CLASSES].abs()))
+loss("multi label margin", lambda m, h, x, y: F.multilabel_margin_loss(h, torch.stack([y, (y + 1) % CLASSES, -torch.ones_like(y), y, y], 1)))
 loss("multi label soft margin", lambda m, h, x, y: F.multilabel_soft_margin_loss(h, one_hot(y)))
 loss("normal distribution", lambda m, h, x, y: -torch.distributions.Normal(h, 0.5).log_prob(x[:, 0, :CLASSES]).mean())
 loss("gamma distribution", lambda m, h, x, y: -torch.distributions.Gamma(F.softplus(h) + 0.5, 2.0).log_prob(x[:, 0, :CLASSES].square() + 0.1).mean())

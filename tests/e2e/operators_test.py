@@ -9,7 +9,7 @@ import unittest
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 import running
 from export import export_train_step
@@ -64,7 +64,39 @@ class Norms(torch.nn.Module):
         return F.mse_loss(self.rms(self.last(hidden)).float(), y.float())
 
 
+class Numbers(torch.nn.Module):
+    """Sums, differences, products and quotients of 16-bit elements with numbers and with tensors without dims, kept to the bit."""
+
+    def __init__(self, dtype):
+        super().__init__()
+        self.dtype, self.layer = dtype, torch.nn.Linear(6, 4)
+        self.scale = torch.nn.Parameter(torch.tensor(0.3))
+        self.register_buffer("kept", torch.zeros(12, 40, 6, dtype=dtype))
+
+    def forward(self, x, y):
+        h, s = x.to(self.dtype), self.scale.detach()
+        two = torch.add(h, h.flip(0), alpha=0.3), torch.sub(h, h.flip(0), alpha=0.3)
+        by_number = h + 0.3, h - 0.3, 0.3 - h, h * 0.3, h / 0.3
+        self.kept.copy_(torch.stack([*two, *by_number, h + s, s - h, s * h, h * s, s / (h * h + 1)]))
+        return F.mse_loss(self.layer(x) * self.scale, y)
+
+
 class OperatorsTest(unittest.TestCase):
+    def test_numbers_are_rounded_where_pytorch_rounds_them(self):
+        for dtype in (torch.bfloat16, torch.float16):
+            with self.subTest(dtype):
+                torch.manual_seed(0)
+                module, inputs = Numbers(dtype), {"x": torch.randn(40, 6), "y": torch.randn(40, 4)}
+                archive, data, plan = running.fresh(".pt2"), running.fresh(".safetensors"), running.fresh(".dcp")
+                export_train_step(module, tuple(inputs.values()), archive)
+                save_file(inputs, data)
+                running.run([os.path.join(running.BIN, "dcc"), "compile", archive, "--world", "1", "--no-cache", "-o", plan])
+                kept = load_file(running.train(plan, archive, 1, 1, data=data).saved)["kept"]
+                module(**inputs)
+                for i, (ours, theirs) in enumerate(zip(kept, module.kept, strict=True)):
+                    # Of the first two PyTorch rounds the sum alone, with AVX2 (runtime/kernel/README.md): the last bit of a few differs.
+                    self.assertLessEqual(int((ours != theirs).sum()), 8 if i < 2 else 0, i)
+
     def verify(self, module, inputs, bound, **options):
         """Trains one rank for a step on `inputs`; loss and norm are eager's, relative to `bound`."""
         archive, data = running.fresh(".pt2"), running.fresh(".safetensors")

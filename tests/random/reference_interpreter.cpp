@@ -196,11 +196,16 @@ bool next(std::vector<int64_t>& at, const std::vector<int64_t>& sizes) {
   return false;
 }
 
-// Comparisons and powers of 16-bit elements compute with operands of their common type.
-bool rounds_operands(const ElementwiseOp& op) {
+// A mask of the operands that an operator of 16-bit elements rounds to their common type before it
+// computes: of comparisons, powers, sums and differences both, of products and quotients the first.
+unsigned rounded_operands(const ElementwiseOp& op) {
+  const auto is_one_of = [&op](std::initializer_list<std::string_view> stems) {
+    return std::ranges::any_of(stems, [&op](auto stem) { return op.overload.starts_with(stem); });
+  };
   const size_t values = op.count(Kind::Tensor) + op.count(Kind::Scalar);
-  return (op.gives == ElementwiseOp::Gives::Truth && values == 2) ||
-         op.overload.starts_with("aten.pow.");
+  if (op.gives == ElementwiseOp::Gives::Truth) return values == 2 ? 3 : 0;
+  if (is_one_of({"aten.pow.", "aten.add.", "aten.sub.", "aten.rsub."})) return 3;
+  return is_one_of({"aten.mul.", "aten.div.", "aten.floor_divide."}) ? 1 : 0;
 }
 
 template <typename T>
@@ -210,14 +215,17 @@ class Evaluation {
              const Arguments& arguments)
       : op_(op),
         compute_(compute),
-        narrow_(rounds_operands(op) && is_short(common) ? std::optional(common) : std::nullopt),
+        common_(common),
+        rounded_(is_short(common) ? rounded_operands(op) : 0),
         arguments_(arguments) {
     fixed_.of_bools = common == DType::Bool;
     T* numbers[] = {&fixed_.a, &fixed_.b};
     size_t number = 0;
     for (const ElementwiseArgument& argument : op.arguments) {
-      if (argument.kind == Kind::Number)
-        *numbers[number++] = arguments.template number<T>(argument.name);
+      if (argument.kind == Kind::Number) {
+        const T value = arguments.template number<T>(argument.name);
+        *numbers[number++] = argument.name == "alpha" ? shortened(value, 1) : value;
+      }
       if (argument.kind == Kind::Word && arguments.find(argument.name) != nullptr)
         fixed_.has_word = arguments.find(argument.name)->s == second_word(argument.name);
     }
@@ -228,25 +236,33 @@ class Evaluation {
     T* values[] = {&operands.x, &operands.y, &operands.z};
     size_t value = 0;
     for (const ElementwiseArgument& argument : op_.arguments) {
-      if (argument.kind == Kind::Scalar)
-        *values[value++] = shortened(arguments_.template number<T>(argument.name));
+      if (argument.kind == Kind::Scalar) {
+        *values[value] = shortened(arguments_.template number<T>(argument.name), value);
+        ++value;
+      }
       if (argument.kind != Kind::Tensor && argument.kind != Kind::Mask) continue;
       const Elements& tensor = arguments_.tensor(argument.name);
       const T element = number_of<T>(tensor.bits[place_in(tensor, place)], tensor.dtype);
       if (argument.kind == Kind::Mask) operands.mask = element != T{};
-      if (argument.kind == Kind::Tensor) *values[value++] = shortened(element);
+      if (argument.kind == Kind::Tensor) {
+        *values[value] = shortened(element, value);
+        ++value;
+      }
     }
     return compute_(operands);
   }
 
  private:
-  T shortened(T x) const {
-    return narrow_ ? static_cast<T>(rounded(static_cast<double>(x), format_of(*narrow_))) : x;
+  // Of operand number `operand`.
+  T shortened(T x, size_t operand) const {
+    const bool rounds = (rounded_ >> operand & 1) != 0;
+    return rounds ? static_cast<T>(rounded(static_cast<double>(x), format_of(common_))) : x;
   }
 
   const ElementwiseOp& op_;
   T (*compute_)(const Operands<T>&);
-  const std::optional<DType> narrow_;
+  const DType common_;
+  const unsigned rounded_;
   const Arguments& arguments_;
   Operands<T> fixed_;
 };

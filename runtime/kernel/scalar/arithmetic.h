@@ -89,23 +89,35 @@ DC_UNARY(CubeOfBf16, widen(narrow_bf16(static_cast<float>(x* x))) * x)
 DC_UNARY(CubeOfF16, widen(narrow_f16(static_cast<float>(x* x))) * x)
 DC_UNARY(InverseSquare, T{1} / (x * x))
 
-DC_BINARY(Mul, times(x, y))
-DC_BINARY(Div, x / y)
+// A tensor without dims is rounded to the type of 16-bit elements that it is multiplied with or
+// divided by; as the second operand it is not, and neither is a number.
+#define DC_PRODUCT(Name, expression)                    \
+  template <typename T>                                 \
+  struct Name {                                         \
+    static constexpr int kRounds = 1;                   \
+    T operator()(T x, T y) const { return expression; } \
+  };
+DC_PRODUCT(Mul, times(x, y))
+DC_PRODUCT(Div, x / y)
 DC_BINARY(Maximum, x > y || x != x ? x : y)
 DC_BINARY(Minimum, x < y || x != x ? x : y)
 
+// A number, or a tensor without dims, that is added to 16-bit elements is rounded to their type.
 template <typename T>
 struct Add {
+  static constexpr int kRounds = 3;
   T alpha;
   T operator()(T x, T y) const { return plus(x, times(alpha, y)); }
 };
 template <typename T>
 struct Sub {
+  static constexpr int kRounds = 3;
   T alpha;
   T operator()(T x, T y) const { return minus(x, times(alpha, y)); }
 };
 template <typename T>
 struct ReverseSub {
+  static constexpr int kRounds = 3;
   T alpha;
   T operator()(T x, T y) const { return minus(y, times(alpha, x)); }
 };
@@ -138,8 +150,9 @@ inline T truncated_quotient(T x, T y) {
     return trunc(x / y);
   }
 }
-DC_BINARY(FloorDivide, floor_quotient(x, y))
-DC_BINARY(TruncDivide, truncated_quotient(x, y))
+DC_PRODUCT(FloorDivide, floor_quotient(x, y))
+DC_PRODUCT(TruncDivide, truncated_quotient(x, y))
+#undef DC_PRODUCT
 
 template <typename T>
 inline T power(T x, T exponent) {
@@ -155,7 +168,7 @@ inline T power(T x, T exponent) {
 }
 template <typename T>
 struct Power {
-  static constexpr bool kRounds = true;
+  static constexpr int kRounds = 3;
   T operator()(T x, T exponent) const { return power(x, exponent); }
 };
 

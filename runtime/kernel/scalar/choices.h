@@ -8,7 +8,7 @@ namespace dc::runtime::kernel::scalar {
 #define DC_TEST_OF_TWO(Name, expression)                   \
   template <typename T>                                    \
   struct Name {                                            \
-    static constexpr bool kRounds = true;                  \
+    static constexpr int kRounds = 3;                      \
     bool operator()(T x, T y) const { return expression; } \
   };
 DC_TEST_OF_TWO(Equal, x == y)

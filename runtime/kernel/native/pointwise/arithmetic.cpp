@@ -39,9 +39,22 @@ DC_POINTWISE(Maximum, ("self", "other"))
 DC_POINTWISE(Minimum, ("self", "other"))
 DC_POINTWISE(Mul, ("self", "other"))
 DC_POINTWISE(TruncDivide, ("self", "other"))
-DC_POINTWISE(Add, ("self", "other"), call.scalar<T>("alpha", T{1}))
-DC_POINTWISE(ReverseSub, ("self", "other"), call.scalar<T>("alpha", T{1}))
-DC_POINTWISE(Sub, ("self", "other"), call.scalar<T>("alpha", T{1}))
+
+// Rounded to the type of 16-bit elements, as what it is multiplied with is.
+template <typename T>
+T alpha_of(Call& call) {
+  const T alpha = call.scalar<T>("alpha", T{1});
+  constexpr auto names = operand_names("self", "other");
+  const base::DType common = common_type(call, names, -1);
+  if constexpr (std::is_same_v<T, float>) {
+    if (common == base::DType::BF16) return load(narrow_bf16(alpha));
+    if (common == base::DType::F16) return scalar::widen(scalar::narrow_f16(alpha));
+  }
+  return alpha;
+}
+DC_POINTWISE(Add, ("self", "other"), alpha_of<T>(call))
+DC_POINTWISE(ReverseSub, ("self", "other"), alpha_of<T>(call))
+DC_POINTWISE(Sub, ("self", "other"), alpha_of<T>(call))
 DC_POINTWISE(Power, ("self", "exponent"))
 DC_POINTWISE(AtLeast, ("self", "min"))
 DC_POINTWISE(AtMost, ("self", "max"))

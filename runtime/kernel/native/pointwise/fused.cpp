@@ -253,11 +253,6 @@ class Maker {
   size_t number_of(const PointwiseOperand& operand) {
     std::byte* lanes = fused_->numbers.emplace_back().lanes.data();
     loader(operand.lane, dtype_of(operand.lane))(lanes, operand.number.data(), 0, kLoopLanes);
-    if (operand.rounded_to) {
-      const Conversion conversion = through(operand.lane, *operand.rounded_to);
-      const void* from = lanes;
-      convert(&conversion, lanes, &from, kLoopLanes);
-    }
     fused_->fixed.emplace_back(new_slot(), lanes);
     return fused_->fixed.back().first;
   }

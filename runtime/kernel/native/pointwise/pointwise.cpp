@@ -66,7 +66,11 @@ PointwiseOperand pointwise_operand(Call& call, std::string_view name, Lane lane,
   if (lane == Lane::F64) put(call.scalar<double>(name));
   if (lane == Lane::I64) put(call.scalar<int64_t>(name));
   if (lane == Lane::Bool) put(static_cast<uint8_t>(call.scalar<double>(name) != 0));
-  operand.rounded_to = rounded_to;
+  if (rounded_to) {
+    std::array<std::byte, 8> narrow{};
+    storer(lane, *rounded_to)(narrow.data(), 1, operand.number.data(), 1);
+    loader(lane, *rounded_to)(operand.number.data(), narrow.data(), 1, 1);
+  }
   return operand;
 }
 

@@ -10,8 +10,10 @@
 //   is_common(x), of_common(x)  of a float: whether of_common() gives the same bits in less time;
 //                       optional, of operators of one operand
 //   kMask               index of the operand that is a bool whatever T is; optional
-//   kRounds             true if operands are rounded to the type that they have in common before
-//                       they are computed with, as PyTorch does where no result hides it; optional
+//   kRounds             a mask of the operands that are rounded to the type that they have in
+//   common
+//                       before they are computed with, as PyTorch does where no result hides it;
+//                       optional
 #pragma once
 
 #include <array>
@@ -142,9 +144,9 @@ constexpr int mask_of() {
   return -1;
 }
 template <typename Op>
-constexpr bool rounds() {
+constexpr int rounds() {
   if constexpr (requires { Op::kRounds; }) return Op::kRounds;
-  return false;
+  return 0;
 }
 template <typename Op, typename T, int kIndex>
 using Element = std::conditional_t<kIndex == mask_of<Op>(), Bool, T>;
@@ -321,12 +323,12 @@ template <template <typename> class Op, typename T>
 Made make(Call& call, Lane lane, base::DType common, size_t index) {
   using K = Of<Op<T>, T>;
   std::vector<PointwiseOperand> operands;
-  std::optional<base::DType> rounded_to;
-  if (rounds<Op<T>>() && base::is_floating(common) && common != dtype_of(lane)) rounded_to = common;
+  const bool is_narrow = base::is_floating(common) && common != dtype_of(lane);
   for (size_t i = 0; i < Op<T>::kNames.size(); ++i) {
     const bool is_mask = static_cast<int>(i) == mask_of<Op<T>>();
-    operands.push_back(
-        pointwise_operand(call, Op<T>::kNames[i], is_mask ? Lane::Bool : lane, rounded_to));
+    const bool is_rounded = is_narrow && (rounds<Op<T>>() >> i & 1) != 0;
+    operands.push_back(pointwise_operand(call, Op<T>::kNames[i], is_mask ? Lane::Bool : lane,
+                                         is_rounded ? std::optional(common) : std::nullopt));
   }
   const BoundTensor result = call.output(index);
   auto kernel = std::make_unique<K>(call);

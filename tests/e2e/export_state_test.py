@@ -1,0 +1,140 @@
+"""What a forward changes besides buffers: frozen parameters, which follow the training, and numbers in attributes, which cannot.
+
+build/venv/bin/python tests/e2e/export_state_test.py
+"""
+
+import copy
+import os
+import unittest
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.nn import functional as F
+
+import running
+from export_case import ExportError, ExportTest, export_train_step, targets
+
+WORLD, STEPS, ROWS = 2, 3, 4
+
+
+class Student(nn.Module):
+    """A net and a frozen teacher that follows it, as in self-distillation; the teacher's bias stays as it is."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(6, 5)
+        self.teacher = copy.deepcopy(self.net).requires_grad_(False)
+        self.steps = nn.Parameter(torch.zeros((), dtype=torch.int64), requires_grad=False)
+
+    def forward(self, x):
+        with torch.no_grad():
+            target = self.teacher(x + 0.1).softmax(-1)
+            if self.training:
+                self.teacher.weight.mul_(0.9).add_(self.net.weight, alpha=0.1)
+                self.steps.add_(1)
+        return F.cross_entropy(self.net(x), target)
+
+
+def optimizer_of(module):
+    return torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=0.5, momentum=0.9)
+
+
+def student():
+    torch.manual_seed(0)
+    module = Student()
+    nn.init.normal_(module.net.weight)
+    return module
+
+
+def eager(data):
+    """The state after STEPS steps: gradients of all ranks' rows, averaged."""
+    module = student()
+    optimizer = optimizer_of(module)
+    for step in range(STEPS):
+        followed = {n: p.clone() for n, p in module.named_parameters() if not p.requires_grad}
+        for rank in range(WORLD):
+            with torch.no_grad():  # each rank has its own teacher, and they stay equal
+                for name, value in followed.items():
+                    module.get_parameter(name).copy_(value)
+            first = (step * WORLD + rank) * ROWS
+            (module(data[first : first + ROWS]) / WORLD).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return module.state_dict()
+
+
+class WrittenParametersTest(ExportTest):
+    def test_as_eager_trains(self):
+        module, before = student(), student().state_dict()
+        data = torch.randn(STEPS * WORLD * ROWS, 6)
+        program = self.export(module, (data[:ROWS],), optimizer=optimizer_of(module), eval=True)
+        for name, value in module.state_dict().items():
+            self.assertTrue(torch.equal(value, before[name]), name)
+        self.assertEqual(targets(program, InputKind.PARAMETER), ["net.weight", "net.bias", "teacher.bias"])
+        self.assertCountEqual(targets(program, OutputKind.BUFFER_MUTATION), ["teacher.weight", "steps"])
+        file = running.fresh(".safetensors")
+        save_file({"x": data}, file)
+        for zero in (0, 3):
+            with self.subTest(zero=zero):
+                saved = load_file(running.train(running.compile_plan(self.path(), WORLD, zero), self.path(), WORLD, STEPS, data=file).saved)
+                for name, value in eager(data).items():
+                    torch.testing.assert_close(saved[name], value, rtol=1e-5, atol=1e-6, msg=name)
+
+    def test_goes_on_from_a_checkpoint(self):
+        """The teacher of an optimizer that has taken steps is in its checkpoint."""
+        data = torch.randn(2 * ROWS, 6)
+        module = student()
+        optimizer = optimizer_of(module)
+        module(data[:ROWS]).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        self.export(module, (data[:ROWS],), optimizer=optimizer)
+        file, checkpoints = running.fresh(".safetensors"), os.path.join(self.folder, "model.checkpoints")
+        save_file({"x": data}, file)
+        saved = load_file(running.train(running.compile_plan(self.path(), 1, 0), self.path(), 1, 2, "--resume", checkpoints, data=file).saved)
+        module(data[:ROWS]).backward()
+        optimizer.step()
+        for name, value in module.state_dict().items():
+            torch.testing.assert_close(saved[name], value, rtol=1e-5, atol=1e-6, msg=name)
+
+    def test_trained_parameters_are_refused(self):
+        class Clamped(Student):
+            def forward(self, x):
+                with torch.no_grad():
+                    self.net.bias.clamp_(-0.1, 0.1)
+                return super().forward(x)
+
+        with self.assertRaisesRegex(ExportError, "parameter net.bias; only an optimizer may change it: .*freeze it"):
+            self.export(Clamped(), (torch.randn(4, 6),))
+
+    def test_evaluation_that_writes(self):
+        class Always(Student):
+            def forward(self, x):
+                with torch.no_grad():
+                    self.teacher.weight.mul_(0.9)
+                return super().forward(x)
+
+        with self.assertRaisesRegex(ExportError, "in eval mode the forward writes buffer teacher.weight"):
+            self.export(Always(), (torch.randn(4, 6),), eval=True)
+
+
+class NumbersTest(ExportTest):
+    def test_numbers_that_a_forward_counts(self):
+        class Counts(Student):
+            calls, last = 0, 0
+
+            def forward(self, x):
+                self.calls += 1
+                self.last = len(x)
+                return super().forward(x) * (1.0 if self.calls < 1000 else 0.5)
+
+        report = export_train_step(Counts(), (torch.randn(4, 6),), self.path())
+        self.assertEqual(len(report.notes), 1)
+        self.assertIn("changes the number calls in Python", report.notes[0])
+        self.assertEqual(export_train_step(Student(), (torch.randn(4, 6),), self.path()).notes, [])
+
+
+if __name__ == "__main__":
+    unittest.main()
