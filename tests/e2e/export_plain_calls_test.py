@@ -78,7 +78,11 @@ class PlainCallsTest(unittest.TestCase):
         def listed(m, x, labels):
             lists = torch.stack([labels, (labels + 1) % 3, -torch.ones_like(labels)], 1)
             h = m.out(x)
-            rows = F.multilabel_margin_loss(h, lists, reduction="none").mean() + F.multilabel_margin_loss(h, lists.roll(1, 1)) + F.multilabel_margin_loss(h[0], lists[0])
+            rows = (
+                F.multilabel_margin_loss(h, lists, reduction="none").mean()
+                + F.multilabel_margin_loss(h, lists.roll(1, 1))
+                + F.multilabel_margin_loss(h[0], lists[0])
+            )
             single = F.multi_margin_loss(h, labels, p=2, margin=0.5, weight=x[0, :3].abs(), reduction="sum") + F.multi_margin_loss(h[1], labels[1])
             return rows + single + F.multi_margin_loss(h, labels, margin=0.0)
 

@@ -10,8 +10,7 @@
 //   is_common(x), of_common(x)  of a float: whether of_common() gives the same bits in less time;
 //                       optional, of operators of one operand
 //   kMask               index of the operand that is a bool whatever T is; optional
-//   kRounds             a mask of the operands that are rounded to the type that they have in
-//   common
+//   kRounds             a mask of the operands that are rounded to the type that all have in common
 //                       before they are computed with, as PyTorch does where no result hides it;
 //                       optional
 #pragma once
