@@ -1,5 +1,6 @@
 """What a running training job allocates after its warm-up: nothing outside libtorch's and oneDNN's kernels, and inside them
-nothing above 4 KiB, or above 64 KiB where oneDNN allocates for itself (bf16 and convolutions).
+nothing above 4 KiB, or above 64 KiB where oneDNN allocates for itself (bf16 and convolutions). That of libtorch takes 105 KiB for a bf16
+product on a CPU without bf16 instructions.
 
 build/release/lib/libmalloc_watch.so is preloaded into every rank and writes the size and the call stack of each allocation
 between two steps of a real run of dcrun (malloc_watch.cpp).
@@ -17,13 +18,18 @@ import os
 import struct
 import unittest
 
+import machines
 import running
 
 WATCH = os.path.join(running.LIB, "libmalloc_watch.so")
 WARM_UP, STEPS = 4, 10
-SMALL, ONEDNN = 4096, 65536
+SMALL = 4096
 KERNELS = ("libdcrun_aten.so", "libdcrun_onednn.so")
 LIBTORCH = ("--providers", "aten")
+
+
+def onednn_limit():
+    return 65536 if "avx512_bf16" in machines.cpu().get("flags", "").split() else 131072
 
 
 @dataclasses.dataclass
@@ -135,7 +141,7 @@ class AllocationTest(unittest.TestCase):
         if running.SLOW:
             subjects += [("tiny-llama autocast", ("tiny-llama", "--dtype", "autocast-bfloat16")), ("tiny-gpt2 bfloat16", ("tiny-gpt2", "--dtype", "bfloat16"))]
         for label, preset in subjects:
-            allocations = self.verify(label, ONEDNN, running.archive(*preset), 2, 3, window=(WARM_UP, WARM_UP + 3), options=LIBTORCH)
+            allocations = self.verify(label, onednn_limit(), running.archive(*preset), 2, 3, window=(WARM_UP, WARM_UP + 3), options=LIBTORCH)
             large = [a for a in allocations if a.bytes > SMALL]
             self.assertTrue(all(a.in_libtorch() for a in large))
             self.list_callers(large)

@@ -37,7 +37,7 @@ class FusionChains(bits_case.BitsCase):
                 self.assert_same(expected, running.train(plan, model, world, STEPS, "--poison"), chain, STEPS)
 
     def test_bits_are_those_of_zero0(self):
-        for world, accumulation in itertools.product((1, 2, 3), (1, 4)):
+        for world, accumulation in itertools.product((1, 2, 3), (1, 4)) if running.SLOW else ((1, 4), (2, 1), (3, 4)):
             self.verify("tiny-llama", world, accumulation)
 
     def test_bits_of_every_stage(self):

@@ -26,13 +26,18 @@ def become(name):
     os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **wanted})
 
 
+def cpu():
+    """{field: value} of the first processor in /proc/cpuinfo."""
+    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+        fields = dict(line.split(":", 1) for line in file.read().split("\n\n")[0].splitlines() if ":" in line)
+    return {key.strip(): value.strip() for key, value in fields.items()}
+
+
 def describe():
     """The CPU and what of it the libraries use: figures depend on it."""
     import torch
 
-    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-        fields = dict(line.split(":", 1) for line in file.read().split("\n\n")[0].splitlines() if ":" in line)
-    fields = {key.strip(): value.strip() for key, value in fields.items()}
+    fields = cpu()
     flags = fields.get("flags", "").split()
     known = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in flags]
     limits = [f"{name}={os.environ[name]}" for name in _VARIABLES if name in os.environ]

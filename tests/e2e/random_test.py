@@ -49,7 +49,7 @@ def sweep(seed, modules, module_seconds, limits):
 class RandomChains(unittest.TestCase):
     def test_random_chains_over_random_modules(self):
         seed = time.time_ns() % 10**9
-        counts = sweep(seed, 40, 600, ("--cases", str(CASES))) if running.SLOW else sweep(seed, 12, 20, ("--seconds", "30"))
+        counts = sweep(seed, 40, 600, ("--cases", str(CASES))) if running.SLOW else sweep(seed, 6, 10, ("--seconds", "15"))
         print("  " + json.dumps(counts))
         self.assertEqual(counts["failed"], 0)
         self.assertGreater(counts["bits_equal"], 0)

@@ -37,6 +37,8 @@ class ServedTest(jobs.JobTest):
         one, other = (running.train(self.plan, self.model, WORLD, 5, anew=anew) for anew in (False, True))
         self.assertEqual(one.numbers(), other.numbers())
         self.assertEqual(one.tensors(), other.tensors())
+        places = [header.pop("save") for header in (one.header, other.header)]
+        self.assertNotEqual(*places)
         self.assertEqual(one.header, other.header)
 
     def test_equal_words_and_codes(self):
