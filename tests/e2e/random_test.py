@@ -1,6 +1,6 @@
 """Random chains over random modules: no bug of ours, equal bits, near eager PyTorch (tests/random).
 
-    build/venv/bin/python tests/e2e/random_test.py                       # about a minute, a fresh seed
+    build/venv/bin/python tests/e2e/random_test.py                       # a quarter of a minute, a fresh seed
     build/venv/bin/python tests/e2e/random_test.py --seed 7 --cases 2500 # that many cases of that seed
     DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/random_test.py      # 2500 cases, a fresh seed
 
