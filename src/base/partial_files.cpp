@@ -64,10 +64,11 @@ void remove_stale(const std::string& folder, const std::string& start) {
   std::vector<std::string> found;
   while (const dirent* entry = readdir(directory)) {
     const std::string_view name = entry->d_name;
-    if (name.starts_with(start) && name.ends_with(kEnding)) found.emplace_back(name);
+    if (!name.starts_with(start) || !name.ends_with(kEnding)) continue;
+    found.emplace_back(folder).append("/").append(name);
   }
   closedir(directory);
-  for (const std::string& name : found) remove_if_unlocked(folder + "/" + name);
+  for (const std::string& path : found) remove_if_unlocked(path);
 }
 
 }  // namespace

@@ -194,6 +194,7 @@ Result<Collected> PlanCache::collect(Bytes keep) const {
   };
   std::vector<Candidate> all;
   DC_ASSIGN_OR_RETURN(const std::vector<Entry> plans, list());
+  all.reserve(plans.size());
   for (const Entry& plan : plans) all.push_back({plan, plan_path(plan.key), &Collected::plans});
   DC_ASSIGN_OR_RETURN(const std::vector<Entry> kernels, list_kernels());
   for (const Entry& kernel : kernels) {

@@ -36,6 +36,7 @@ std::vector<const Chain*> smallest_first(const std::vector<Chain>& chains, Sched
   std::stable_sort(order.begin(), order.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<const Chain*> result;
+  result.reserve(order.size());
   for (const auto& [bytes, chain] : order) result.push_back(chain);
   return result;
 }
