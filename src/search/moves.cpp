@@ -123,6 +123,9 @@ std::vector<Chain> kept_otherwise(const Chain& chain) {
   }
   if (!recompute || !recompute->argument) add(result, with(chain, made_again, 0));
   if (!recompute || recompute->argument) add(result, with(chain, made_again, std::nullopt));
+  // The room that keep-jointly leaves for the layout may be what whole parameters need.
+  const Chain apart = without(chain, *passes::find_pass("keep-jointly"));
+  add(result, with(with(apart, made_again, 0), *passes::find_pass("keep-resident"), std::nullopt));
   return result;
 }
 

@@ -37,7 +37,8 @@ passes::Chain jointly(const passes::Chain& chain, int64_t exchanges);
 
 // `chain` with keep-jointly where it has none: exchanges begin with all made again, or with what
 // the chain makes again. Where it has one, they begin otherwise: with all made again, or with what
-// the budget asks.
+// the budget asks; or there is none, all is made again, and whole parameters take what memory is
+// left.
 std::vector<passes::Chain> kept_otherwise(const passes::Chain& chain);
 
 // What `recompute` leaves the passes behind it, as parts of what recomputing can change at most. 0:

@@ -131,13 +131,14 @@ TEST(KeptOtherwise, ExchangesBeginWithAllMadeAgainOrWithWhatTheChainMakesAgain) 
 }
 
 TEST(KeptOtherwise, TheyBeginOtherwise) {
+  const char* apart = "schedule,recompute=0,keep-resident";
   EXPECT_THAT(kept("schedule,recompute=0,keep-jointly=400"),
-              ElementsAre("schedule,recompute,keep-jointly=400"));
+              ElementsAre("schedule,recompute,keep-jointly=400", apart));
   EXPECT_THAT(kept("schedule,recompute,keep-jointly=400"),
-              ElementsAre("schedule,recompute=0,keep-jointly=400"));
-  EXPECT_THAT(
-      kept("schedule,keep-jointly=400"),
-      ElementsAre("schedule,recompute=0,keep-jointly=400", "schedule,recompute,keep-jointly=400"));
+              ElementsAre("schedule,recompute=0,keep-jointly=400", apart));
+  EXPECT_THAT(kept("schedule,keep-jointly=400"),
+              ElementsAre("schedule,recompute=0,keep-jointly=400",
+                          "schedule,recompute,keep-jointly=400", apart));
 }
 
 TEST(GroupedOtherwise, ByBlockAndBySize) {
