@@ -28,7 +28,7 @@ digest_of(digest ${sources})
 write_if_changed(build_id.inc "\"dcc ${VERSION} (sources ${digest})\"\n")
 
 file(GLOB_RECURSE sources RELATIVE ${ROOT} ${ROOT}/runtime/*.h ${ROOT}/runtime/*.cpp ${ROOT}/src/base/*.h ${ROOT}/src/base/*.cpp
-     ${ROOT}/src/base/*.def ${ROOT}/schemas/*.fbs ${ROOT}/cli/dcrun*)
+     ${ROOT}/src/base/*.def ${ROOT}/schemas/*.fbs ${ROOT}/cli/dcrun*.h ${ROOT}/cli/dcrun*.cpp ${ROOT}/cli/dcrun*.def)
 digest_of(digest ${sources})
 write_if_changed(runtime_id.inc "\"dcrun ${VERSION} (sources ${digest})\"\n")
 

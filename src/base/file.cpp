@@ -21,15 +21,8 @@ namespace {
 
 std::string reason(int error) { return std::strerror(error); }
 
-// Where the limit of the session is the cause, another place is no cure.
-const char* cure(int error) {
-  if (error == EMFILE || error == ENFILE) return "; raise the limit on open files (ulimit -n)";
-  if (error == EFBIG) return "; raise the limit on the size of files (ulimit -f)";
-  return "";
-}
-
 Status cannot_write(const std::string& path, int error) {
-  const std::string limit = cure(error);
+  const std::string limit = limit_to_raise(error);
   return Status(ErrorKind::CannotWrite, "DC1004",
                 "cannot write " + path + ": " + reason(error) +
                     (limit.empty() ? "; choose another place" : limit));
@@ -37,7 +30,7 @@ Status cannot_write(const std::string& path, int error) {
 
 Status io_error(const std::string& what, const std::string& path, int error) {
   return Status(ErrorKind::Io, "DC1005",
-                what + " " + path + " failed: " + reason(error) + cure(error));
+                what + " " + path + " failed: " + reason(error) + limit_to_raise(error));
 }
 
 // Closes on scope exit.

@@ -22,13 +22,17 @@ Status cannot_open(const std::string& path, int error) {
   if (error == ENXIO) {  // a socket
     return Status(ErrorKind::BadInput, "DC1008", path + " is a socket; name a regular file");
   }
-  const bool too_many = error == EMFILE || error == ENFILE;
   return Status(ErrorKind::Io, "DC1003",
-                "cannot open " + path + ": " + std::strerror(error) +
-                    (too_many ? "; raise the limit on open files (ulimit -n)" : ""));
+                "cannot open " + path + ": " + std::strerror(error) + limit_to_raise(error));
 }
 
 }  // namespace
+
+const char* limit_to_raise(int error) {
+  if (error == EMFILE || error == ENFILE) return "; raise the limit on open files (ulimit -n)";
+  if (error == EFBIG) return "; raise the limit on the size of files (ulimit -f)";
+  return "";
+}
 
 Result<OpenInput> open_input(const std::string& path) {
   OpenInput input;

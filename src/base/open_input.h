@@ -16,4 +16,8 @@ struct OpenInput {
 };
 Result<OpenInput> open_input(const std::string& path);
 
+// What helps where a limit of the session made a call fail, as "; raise the limit on ..."; empty
+// where none did. `error`: of errno.
+const char* limit_to_raise(int error);
+
 }  // namespace dc::base

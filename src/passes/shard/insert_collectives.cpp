@@ -244,7 +244,7 @@ class Reducer {
   struct Summands {
     ir::ValueId sum, added;
   };
-  // Nothing where the sum needs bytes of its own.
+  // Empty if the sum cannot be written in place.
   std::optional<Summands> summands(ir::ValueId gradient) const {
     const ir::Node& add = graph_.node(graph_.value(gradient).producer);
     if (add.kind != ir::OpKind::Aten || add.overload.name() != "aten.add.Tensor") return {};
