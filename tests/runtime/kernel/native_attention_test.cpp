@@ -47,6 +47,8 @@ const Case kCases[] = {
     {"mask_of_all", {2, 2, 2, 9, 11, 8}, false, {9, 11}},
     {"hidden_row", {1, 2, 2, 9, 11, 8}, false, {9, 11}, false, 0, DType::F32, true},
     {"bf16", {1, 2, 2, 33, 33, 16}, true, {}, false, 0, DType::BF16},
+    {"bf16_over_blocks", {1, 4, 2, 101, 301, 40}, true, {}, false, 0, DType::BF16},
+    {"bf16_mask", {1, 2, 2, 33, 45, 72}, false, {1, 1, 33, 45}, true, 0, DType::BF16},
     {"f16_mask", {1, 2, 2, 33, 33, 16}, false, {1, 1, 33, 33}, true, 0, DType::F16},
 };
 
@@ -313,6 +315,78 @@ TEST(SmallProducts, HaveTheSameBitsOnEveryInstructionSet) {
       }
     }
   }
+}
+
+// Numbers of bf16, some of them zero, tiny or large.
+float some_bf16(uint32_t& seed) {
+  seed = seed * 1664525 + 1013904223;
+  const float number = static_cast<float>(seed >> 8) / (1 << 23) - 1;
+  const float scales[] = {1, 1, 1, 1, 0, 1e-20f, 1e-30f, 1e10f, -0.0f, 1e-40f};
+  return kernel::native::widen(
+      kernel::native::narrow_bf16(number * scales[(seed >> 4) % std::size(scales)]));
+}
+
+TEST(SmallProductsOfBf16, HaveTheSameBitsOnEveryInstructionSet) {
+  using kernel::native::SmallProduct;
+  uint32_t seed = 11;
+  bool amx_ran = false;
+  for (const auto& sizes : std::vector<std::array<int64_t, 3>>{{1, 1, 16},
+                                                               {5, 7, 32},
+                                                               {16, 32, 16},
+                                                               {48, 64, 256},
+                                                               {17, 31, 80},
+                                                               {33, 95, 48},
+                                                               {48, 256, 64},
+                                                               {256, 48, 128},
+                                                               {20, 600, 272},
+                                                               {3, 288, 16},
+                                                               {17, 0, 16}}) {
+    const int64_t rows = sizes[0], depth = sizes[1], columns = sizes[2];
+    const int64_t stored = std::max<int64_t>(depth, 1);
+    std::vector<float> a(static_cast<size_t>(rows * stored)),
+        b(static_cast<size_t>(stored * columns)), c(static_cast<size_t>(rows * columns));
+    for (auto* matrix : {&a, &b, &c})
+      std::generate(matrix->begin(), matrix->end(), [&] { return some_bf16(seed); });
+    for (const bool adds : {false, true}) {
+      for (const bool across : {false, true}) {
+        const auto result = [&](void (*multiply)(const SmallProduct&)) {
+          std::vector<float> of = c;
+          multiply({of.data(), columns, a.data(), across ? 1 : depth, across ? rows : 1, b.data(),
+                    columns, rows, depth, columns, adds});
+          return of;
+        };
+        const auto same = [](const std::vector<float>& x, const std::vector<float>& y) {
+          return std::memcmp(x.data(), y.data(), 4 * x.size()) == 0;
+        };
+        const std::vector<float> chosen = result(kernel::native::multiply_bf16);
+        const kernel::native::FlushToZero flush;
+        const std::vector<float> plain = result(kernel::native::multiply_bf16_plain);
+        const std::string what = std::to_string(rows) + " " + std::to_string(depth) + " " +
+                                 std::to_string(columns) + (adds ? " adds" : "");
+        EXPECT_TRUE(same(plain, chosen)) << what;
+#if defined(__x86_64__)
+        if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+          EXPECT_TRUE(same(plain, result(kernel::native::multiply_bf16_v3))) << what;
+        }
+        if (__builtin_cpu_supports("avx512f")) {
+          EXPECT_TRUE(same(plain, result(kernel::native::multiply_bf16_v4))) << what;
+        }
+#endif
+        amx_ran = amx_ran || kernel::native::has_amx();
+        for (int64_t j = 0; j < columns; ++j) {
+          double sum = adds ? double{c[static_cast<size_t>(j)]} : 0, size = std::abs(sum);
+          for (int64_t k = 0; k < depth; ++k) {
+            const double product = double{a[static_cast<size_t>(across ? k * rows : k)]} *
+                                   double{b[static_cast<size_t>(k * columns + j)]};
+            sum += product;
+            size += std::abs(product);
+          }
+          EXPECT_NEAR(plain[static_cast<size_t>(j)], sum, size * 1e-5 + 1e-35) << what;
+        }
+      }
+    }
+  }
+  if (!amx_ran) std::cout << "this CPU has no AMX: its products were not compared\n";
 }
 
 }  // namespace

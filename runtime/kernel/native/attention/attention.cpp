@@ -1,10 +1,13 @@
 // Attention in blocks with an online softmax: Dao et al., FlashAttention (2022) and
 // FlashAttention-2 (2023). Nothing of the size queries x keys is stored.
+#include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 
 #include "runtime/kernel/native/attention/heads.h"
 #include "runtime/kernel/native/attention/multiply.h"
+#include "runtime/kernel/native/copies/transpose.h"
 #include "runtime/kernel/native/math.h"
 #include "runtime/kernel/native/registry.h"
 #include "src/base/attention_blocks.h"
@@ -93,11 +96,14 @@ class Attention final : public Kernel {
     const int64_t limit = call_.causal ? std::min(call_.keys, first + count) : call_.keys;
     for (int64_t key = 0; key < limit; key += kKeyBlock) {
       const int64_t keys = std::min(kKeyBlock, limit - key);
-      multiply({scores_, blocks_.scores_row, queries_, blocks_.row, 1, keys_ + key,
-                blocks_.keys_row, count, call_.dim, padded(keys), false});
-      for (int64_t i = 0; i < count; ++i) add_scores(batch, head, first, i, key, keys);
-      multiply({out_, blocks_.row, scores_, blocks_.scores_row, 1, values_ + key * blocks_.row,
-                blocks_.row, count, keys, blocks_.row, true});
+      call_.multiply({scores_, blocks_.scores_row, queries_, blocks_.row, 1, keys_ + key,
+                      blocks_.keys_row, count, call_.dim, padded(keys), false});
+      for (int64_t i = 0; i < count; ++i) {
+        add_scores(batch, head, first, i, key, keys);
+        call_.round_row(scores_ + i * blocks_.scores_row, keys);
+      }
+      call_.multiply({out_, blocks_.row, scores_, blocks_.scores_row, 1,
+                      values_ + key * blocks_.row, blocks_.row, count, keys, blocks_.row, true});
     }
     finish(batch, head, first, count);
   }
@@ -200,17 +206,17 @@ class AttentionBackward final : public Kernel {
     const int64_t limit = call_.causal ? std::min(call_.keys, first + count) : call_.keys;
     for (int64_t key = 0; key < limit; key += kKeyBlock) {
       const int64_t keys = std::min(kKeyBlock, limit - key);
-      multiply({scores_, scores_row, queries_, row, 1, keys_across_ + key, blocks_.keys_row, count,
-                call_.dim, padded(keys), false});
-      multiply({of_scores_, scores_row, gradients_, row, 1, values_across_ + key, blocks_.keys_row,
-                count, call_.dim, padded(keys), false});
+      call_.multiply({scores_, scores_row, queries_, row, 1, keys_across_ + key, blocks_.keys_row,
+                      count, call_.dim, padded(keys), false});
+      call_.multiply({of_scores_, scores_row, gradients_, row, 1, values_across_ + key,
+                      blocks_.keys_row, count, call_.dim, padded(keys), false});
       for (int64_t i = 0; i < count; ++i) finish_row(batch, head, first, i, key, keys);
-      multiply({of_values_ + key * row, row, scores_, 1, scores_row, gradients_, row, keys, count,
-                row, true});
-      multiply({of_keys_ + key * row, row, of_scores_, 1, scores_row, queries_, row, keys, count,
-                row, true});
-      multiply({of_queries_, row, of_scores_, scores_row, 1, keys_ + key * row, row, count, keys,
-                row, true});
+      call_.multiply({of_values_ + key * row, row, scores_, 1, scores_row, gradients_, row, keys,
+                      count, row, true});
+      call_.multiply({of_keys_ + key * row, row, of_scores_, 1, scores_row, queries_, row, keys,
+                      count, row, true});
+      call_.multiply({of_queries_, row, of_scores_, scores_row, 1, keys_ + key * row, row, count,
+                      keys, row, true});
     }
     t_.of_query.write(of_queries_, row, batch, head, first, count);
   }
@@ -228,6 +234,8 @@ class AttentionBackward final : public Kernel {
     }
     exp_row(scores, logsumexp_[i], seen, keys);
     gradient_row(of_scores, scores, deltas_[i], call_.scale, keys);
+    call_.round_row(scores, keys);
+    call_.round_row(of_scores, keys);
   }
 
   AttentionCall call_;
@@ -283,26 +291,34 @@ std::byte* scratch_of(Call& call, const AttentionCall& a,
   return call.scratch(needed.value_or(0));
 }
 
+bool are_bf16(std::initializer_list<BoundTensor> tensors) {
+  return std::all_of(tensors.begin(), tensors.end(),
+                     [](const BoundTensor& t) { return t.dtype == base::DType::BF16; });
+}
+
 Made make_attention(Call& call) {
-  const BoundTensor query = call.tensor("query"), key = call.tensor("key");
-  const AttentionCall a(call, query, key);
+  const BoundTensor query = call.tensor("query"), key = call.tensor("key"),
+                    value = call.tensor("value");
+  AttentionCall a(call, query, key);
   if (!call.ok()) return call.made(nullptr);
+  a.is_bf16 = are_bf16({query, key, value});
   const Attention::Tensors tensors = {like_queries(call, query, a), like_keys(call, key, a),
-                                      like_keys(call, call.tensor("value"), a),
-                                      result(call, 0, a, like_queries),
+                                      like_keys(call, value, a), result(call, 0, a, like_queries),
                                       result(call, 1, a, numbers)};
   std::byte* scratch = scratch_of(call, a, &AttentionBlocks::forward_bytes);
   return call.finish<Attention>(a, tensors, scratch);
 }
 
 Made make_attention_backward(Call& call) {
-  const BoundTensor query = call.tensor("query"), key = call.tensor("key");
-  const AttentionCall a(call, query, key);
+  const BoundTensor gradient = call.tensor("grad_out"), query = call.tensor("query"),
+                    key = call.tensor("key"), value = call.tensor("value");
+  AttentionCall a(call, query, key);
   if (!call.ok()) return call.made(nullptr);
-  const AttentionBackward::Tensors tensors = {like_queries(call, call.tensor("grad_out"), a),
+  a.is_bf16 = are_bf16({gradient, query, key, value});
+  const AttentionBackward::Tensors tensors = {like_queries(call, gradient, a),
                                               like_queries(call, query, a),
                                               like_keys(call, key, a),
-                                              like_keys(call, call.tensor("value"), a),
+                                              like_keys(call, value, a),
                                               like_queries(call, call.tensor("out"), a),
                                               numbers(call, call.tensor("logsumexp"), a),
                                               result(call, 0, a, like_queries),

@@ -6,6 +6,7 @@
 #include <array>
 #include <optional>
 
+#include "runtime/kernel/native/attention/multiply.h"
 #include "runtime/kernel/native/call.h"
 #include "runtime/kernel/native/lanes.h"
 
@@ -49,9 +50,6 @@ class HeadRows {
   StoreLanes store_ = nullptr;
 };
 
-// to[j][i] = from[i][j]; columns [rows, to_row) of `to` are not touched.
-void transpose(float* __restrict to, int64_t to_row, const float* from, int64_t from_row,
-               int64_t rows, int64_t columns);
 // Steps over a row of scores. A row has a whole number of vectors (kAttentionLanes), and what is
 // behind its n elements may change; so there is nothing left over that is not a vector.
 // x = x * scale; returns the greatest of them, NaN if one is, minus infinity of none.
@@ -68,6 +66,8 @@ void multiply_row(float* x, float factor, int64_t n);
 void end_rows(float* sums, const float* greatest, float* factors, int64_t n);
 // The gradient of scores from that of probabilities: d = p * (d - delta) * scale.
 void gradient_row(float* d, const float* p, float delta, float scale, int64_t n);
+// x = x as bf16.
+void round_row_to_bf16(float* x, int64_t n);
 
 // What an instruction of attention says, forward or backward.
 struct AttentionCall {
@@ -83,9 +83,18 @@ struct AttentionCall {
   float scale_and_mask(float* scores, int64_t batch, int64_t head, int64_t query, int64_t first,
                        int64_t count) const;
 
+  // Where all tensors are bf16, the operands of every product are: those that are made here are
+  // rounded, as PyTorch does it.
+  void multiply(const SmallProduct& product) const {
+    is_bf16 ? multiply_bf16(product) : native::multiply(product);
+  }
+  void round_row(float* x, int64_t n) const {
+    if (is_bf16) round_row_to_bf16(x, n);
+  }
+
   int64_t batch = 0, heads = 0, queries = 0, dim = 0, keys = 0;
   int64_t heads_per_key = 1;  // query heads that share a head of keys and values
-  bool causal = false;
+  bool causal = false, is_bf16 = false;
   float scale = 1;
   std::optional<HeadRows> mask;  // added to scores
 };
