@@ -7,6 +7,10 @@
 namespace dc::runtime {
 namespace {
 
+// For all files of this program.
+[[maybe_unused]] auto* const gpu_of_tests =
+    testing::AddGlobalTestEnvironment(new GpuOfTests);  // NOLINT: GoogleTest owns it
+
 using base::DType;
 using Sizes = KernelBench::Sizes;
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <random>
 
 #include "runtime/kernel/scalar/elements.h"
@@ -11,6 +12,18 @@
 #include "tests/runtime/kernel/kernel_bench.h"
 
 namespace dc::runtime {
+
+// With DCR_SKIP_WITHOUT_GPU, tests are skipped where no GPU can be opened; else that is a failure.
+class GpuOfTests final : public testing::Environment {
+ public:
+  void SetUp() override {
+    const auto gpu = device::open_device(base::DeviceKind::Cuda);
+    if (gpu.ok()) return;
+    if (std::getenv("DCR_SKIP_WITHOUT_GPU") != nullptr)
+      GTEST_SKIP() << "no GPU: " << gpu.status().to_string();
+    FAIL() << gpu.status().to_string();
+  }
+};
 
 inline device::Device& double_of_gpu() {
   return *device::open_device(base::DeviceKind::Cuda).value();
