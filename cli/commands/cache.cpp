@@ -39,10 +39,18 @@ std::string model_of(const runtime::plan::Plan& plan) {
          " parameters (" + plan.model_digest.substr(0, 12) + ")";
 }
 
+base::Result<cache::PlanCache> open_cache() {
+  std::string folder = base::cache_directory();
+  if (!folder.empty()) return cache::PlanCache(std::move(folder));
+  return base::Status(base::ErrorKind::Usage, "DC2818",
+                      "there is no cache: DCC_CACHE_DIR, XDG_CACHE_HOME and HOME are not set; set "
+                      "DCC_CACHE_DIR to its folder");
+}
+
 }  // namespace
 
 base::Status run_cache_list() {
-  const cache::PlanCache store(base::cache_directory());
+  DC_ASSIGN_OR_RETURN(const cache::PlanCache store, open_cache());
   DC_ASSIGN_OR_RETURN(std::vector<cache::Entry> entries, store.list());
   std::sort(entries.begin(), entries.end(), [](const cache::Entry& a, const cache::Entry& b) {
     return a.last_used != b.last_used ? a.last_used > b.last_used : a.key < b.key;
@@ -69,7 +77,7 @@ base::Status run_cache_list() {
 
 base::Status run_cache_collect(const CacheArguments& arguments) {
   DC_ASSIGN_OR_RETURN(const int64_t keep, parse_bytes(arguments.keep));
-  const cache::PlanCache store(base::cache_directory());
+  DC_ASSIGN_OR_RETURN(const cache::PlanCache store, open_cache());
   DC_ASSIGN_OR_RETURN(const cache::Collected removed, store.collect(base::Bytes{keep}));
   std::string text = base::count_of(removed.plans, "plan");
   if (removed.kernels > 0) text += " and " + base::count_of(removed.kernels, "kernel");

@@ -163,7 +163,13 @@ Result<std::vector<Entry>> PlanCache::list(std::string_view folder,
   std::vector<Entry> entries;
   std::error_code error;
   const fs::path path = fs::path(directory_) / folder;
-  if (!enabled() || !fs::exists(path, error)) return entries;
+  if (!enabled() || !fs::exists(path, error)) {
+    if (!enabled() || !fs::exists(directory_, error) || fs::is_directory(directory_, error))
+      return entries;
+    error = std::make_error_code(std::errc::not_a_directory);
+    return Status(ErrorKind::Io, "DC2902",
+                  "cannot read the cache folder " + directory_ + ": " + error.message());
+  }
   for (const fs::directory_entry& file : fs::directory_iterator(path, error)) {
     const std::string key = file.path().stem().string();
     if (file.path().extension() != extension || !is_key(key)) continue;

@@ -6,6 +6,7 @@ build/venv/bin/python tests/e2e/compile_cache_test.py
 import hashlib
 import os
 import resource
+import subprocess
 import unittest
 import zipfile
 
@@ -132,6 +133,19 @@ class Cache(unittest.TestCase):
         self.assertEqual(dcc("cache", "gc", "--keep", "0", cache=self.cache).stdout, "removed 1 plan\n")
         self.assertEqual(self.compile()[0], "miss")
         self.assertEqual(dcc("cache", "gc", "--keep", "much", cache=self.cache, check=False).returncode, 64)
+
+    def test_ls_and_gc_without_a_folder(self):
+        file = running.fresh()
+        open(file, "w").close()
+        for command in ("ls", "gc"):
+            self.assertEqual(dcc("cache", command, cache=running.fresh()).stdout, "" if command == "ls" else "removed 0 plans\n")  # not there yet
+            said = dcc("cache", command, cache=file, check=False)
+            self.assertEqual(said.returncode, 74)
+            self.assertRegex(said.stderr, f"DC2902.*{file}: Not a directory")
+            homeless = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_CACHE_HOME", "DCC_CACHE_DIR")}
+            said = subprocess.run([os.path.join(running.BIN, "dcc"), "cache", command], env=homeless, capture_output=True, text=True)
+            self.assertEqual(said.returncode, 64)
+            self.assertIn("DC2818", said.stderr)
 
     def test_seventy_billion_parameters_hit_at_once(self):
         options = ("--world", "32", "--zero", "3")
