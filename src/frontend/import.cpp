@@ -67,6 +67,8 @@ Result<ir::Step> import_files(const ArchiveFiles& files, const ImportOptions& op
   if (!files.evaluation.empty()) {
     DC_RETURN_IF_ERROR(add_evaluation({files, weights, description, ties}, options.dims, step));
   }
+  // Here a fault is the archive's; what a verifier finds after a pass counts as the pass's.
+  DC_RETURN_IF_ERROR(ir::verify(step, ir::Stage::Imported));
   return step;
 }
 

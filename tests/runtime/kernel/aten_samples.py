@@ -338,6 +338,7 @@ def _indexing():
     sample("index_select", lambda m: call(m.x(5, 6), 1, m.index(6, 4)))
     sample("index_select_backward", lambda m: call(m.x(5, 4), [5, 6], 1, m.index(6, 4)))
     sample("masked_scatter", lambda m: call(m.x(3, 5), m.mask(3, 5), m.x(3, 5)))
+    sample("masked_scatter", lambda m: call(m.x(5), m.mask(3, 5), m.x(3, 5)))
     sample("masked_scatter_backward", lambda m: call(m.x(3, 5), m.mask(3, 5), [15]))
     sample("put", lambda m: call(m.x(5, 6), torch.tensor([4, 0, 11]), m.x(3)))
     sample("put", lambda m: call(m.x(5, 6), torch.tensor([4, 0, 4]), m.x(3), True))
