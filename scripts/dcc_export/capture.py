@@ -14,6 +14,7 @@ from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput, P
 from torch.fx.traceback import annotate, preserve_node_meta
 
 from .bags import by_rows
+from .decompositions import as_kernels
 from .errors import ExportError
 from .margins import by_margins
 from .places import Places
@@ -101,6 +102,7 @@ def _capture(step, flat_inputs, root):
         stack.enter_context(by_steps())
         stack.enter_context(by_rows())
         stack.enter_context(by_margins())
+        stack.enter_context(as_kernels())
         stack.enter_context(plain_calls())
         try:
             traced = TracedStep(step)

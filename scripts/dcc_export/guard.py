@@ -214,6 +214,9 @@ class _Snapshot:
         if tensor.device.type == "meta" or tensor.layout is not torch.strided:
             return
         data = tensor.detach()
+        for dim, stride in enumerate(data.stride()):
+            if stride == 0:  # an element that counts several times is written once
+                data = data.narrow(dim, 0, min(1, data.shape[dim]))
         values = data.clone()
 
         def back():

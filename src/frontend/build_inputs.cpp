@@ -157,6 +157,9 @@ class InputBuilder {
         buffer.type.bytes().v <= kMostInlineBytes) {
       DC_ASSIGN_OR_RETURN(buffer.data, contiguous_data(draft_.context.files, buffer.record));
     }
+    if (buffer.is_constant && !buffer.persistent && buffer.record.entry.empty() &&
+        buffer.type.numel() > 0)
+      return malformed("constant " + fqn + " has no values");
     ir::StateEntry entry;
     const bool constant = buffer.is_constant && !buffer.persistent;
     entry.role = constant ? ir::StateRole::Constant : ir::StateRole::Buffer;

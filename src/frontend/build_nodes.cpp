@@ -5,6 +5,7 @@
 #include "src/frontend/checks.h"
 #include "src/frontend/draft.h"
 #include "src/frontend/kernel_types.h"
+#include "src/frontend/operator_args.h"
 
 namespace dc::frontend {
 namespace {
@@ -71,6 +72,8 @@ class NodeBuilder {
       args.push_back(std::move(converted));
     }
     drop_masked(args, raw.results);
+    if (overload == "aten.native_dropout.default")
+      DC_RETURN_IF_ERROR(check_dropout(args, operands));
     DC_ASSIGN_OR_RETURN(const std::vector<ResultType> types,
                         types_of(raw.results, overload, operands, args));
     std::vector<ir::NewValue> results;
@@ -87,6 +90,21 @@ class NodeBuilder {
       DC_RETURN_IF_ERROR(draft_.define(raw.results[i], node.results[i], types[i].placement));
     }
     if (!raw.marked) draft_.unmarked.push_back(node.id);
+    return base::ok_status();
+  }
+
+  // A pass makes an op of the project's own of it, which takes nothing else.
+  Status check_dropout(const std::vector<ir::Arg>& args,
+                       const std::vector<ir::ValueId>& operands) const {
+    const ir::Arg* p = OperatorArgs(args).find("p");
+    const auto* real = p == nullptr ? nullptr : std::get_if<double>(&p->value);
+    const auto* integer = p == nullptr ? nullptr : std::get_if<int64_t>(&p->value);
+    const double share = real != nullptr      ? *real
+                         : integer != nullptr ? static_cast<double>(*integer)
+                                              : -1;
+    if (!(share >= 0 && share <= 1)) return malformed("its argument 'p' is no number from 0 to 1");
+    if (operands.size() != 1 || !base::is_floating(draft_.graph.value(operands[0]).type.dtype))
+      return malformed("it reads no floating-point tensor");
     return base::ok_status();
   }
 

@@ -73,6 +73,9 @@ class OutputBuilder {
         !base::is_floating(type.dtype)) {
       return malformed("the gradient of " + fqn + " has another shape than the parameter");
     }
+    // Sums of gradients are f32. PyTorch gives a gradient its parameter's type.
+    if (type.dtype == base::DType::F64)
+      return malformed("the gradient of " + fqn + " is f64, which is not its parameter's type");
     const auto [place, fresh] = gradients_.emplace(fqn, draft_.graph.outputs.size());
     if (fresh) {
       draft_.graph.outputs.push_back({ir::OutputKind::Gradient, fqn, value});

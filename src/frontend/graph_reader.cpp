@@ -1,5 +1,7 @@
 #include "src/frontend/graph_reader.h"
 
+#include <algorithm>
+
 #include "src/frontend/arguments.h"
 #include "src/frontend/item_stream.h"
 #include "src/frontend/metadata.h"
@@ -11,6 +13,14 @@ namespace {
 using base::ErrorKind;
 using base::Result;
 using base::Status;
+
+bool is_identifier(std::string_view text) {
+  const auto is_letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  const auto is_part = [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); };
+  return !text.empty() && is_letter(text.front()) && std::all_of(text.begin(), text.end(), is_part);
+}
 
 enum Item : int { kVersion, kRange, kGuard, kNode, kTensor, kInteger, kInput, kOutput };
 
@@ -141,11 +151,23 @@ class GraphReader : public ItemStream {
       const TapeValue name = input.find("name");
       if (!name.is(TokenKind::String)) return malformed("an argument has no name");
       arg.name = model_.names.intern(name.text());
+      DC_RETURN_IF_ERROR(check_name(node));
       const TapeValue kind = input.find("kind");
       arg.keyword = kind.is(TokenKind::Integer) && kind.integer() == 2;
       DC_RETURN_IF_ERROR(read_argument(input.find("arg"), model_.names, arg));
     }
     return base::ok_status();
+  }
+
+  // The last argument's. Other operators than ATen's need not have names for theirs; all of them
+  // are refused later.
+  Status check_name(const RawNode& node) const {
+    if (!model_.names.text(node.target).starts_with("torch.ops.aten.")) return base::ok_status();
+    const std::string& name = model_.names.text(node.args.back().name);
+    if (!is_identifier(name)) return malformed("an argument has no name");
+    const auto is_same = [&](const RawArg& other) { return other.name == node.args.back().name; };
+    if (std::none_of(node.args.begin(), node.args.end() - 1, is_same)) return base::ok_status();
+    return malformed("argument '" + name + "' is given twice");
   }
 
   RawModel model_;

@@ -52,6 +52,13 @@ Result<ir::Step> import_files(const ArchiveFiles& files, const ImportOptions& op
   DC_RETURN_IF_ERROR(check_shared_records(model, ties, weights));
   DC_ASSIGN_OR_RETURN(ir::Step step,
                       build_step(std::move(model), {files, weights, description, ties}));
+  if (files.description.empty()) {
+    notes.push_back(
+        "the archive is not of scripts/export.py: nothing has compared it with its module, and "
+        "PyTorch's "
+        "own export replaces operators by formulas of which some are not what its kernels compute "
+        "(cli/dcc.md); compare losses and gradients with PyTorch's");
+  }
   DC_RETURN_IF_ERROR(describe_inputs(description, step, notes));
   if (!description.has_optimizer && !config.kind) {
     notes.push_back(
@@ -67,6 +74,8 @@ Result<ir::Step> import_files(const ArchiveFiles& files, const ImportOptions& op
   if (!files.evaluation.empty()) {
     DC_RETURN_IF_ERROR(add_evaluation({files, weights, description, ties}, options.dims, step));
   }
+  // Here a fault is the archive's; what a verifier finds after a pass counts as the pass's.
+  DC_RETURN_IF_ERROR(ir::verify(step, ir::Stage::Imported));
   return step;
 }
 

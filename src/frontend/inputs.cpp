@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "src/frontend/arguments.h"
 #include "src/frontend/index_use.h"
 
 namespace dc::frontend {
@@ -45,6 +46,23 @@ bool is_loss_scale(const Description& description, const ir::InputSpec& input) {
          base::is_floating(input.type.dtype);
 }
 
+// Whether an input of this type can have the role.
+bool suits(ir::InputRole role, base::DType dtype) {
+  switch (role) {
+    case ir::InputRole::Tokens:
+    case ir::InputRole::Labels:
+    case ir::InputRole::Positions:
+    case ir::InputRole::Class:
+      return !base::is_floating(dtype);
+    case ir::InputRole::Float:
+    case ir::InputRole::LossScale:
+      return base::is_floating(dtype);
+    case ir::InputRole::Mask:
+      return true;
+  }
+  return false;
+}
+
 ir::ValueId value_of(const ir::Graph& graph, const std::string& name) {
   for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
     const ir::Node& node = graph.node(id);
@@ -74,6 +92,10 @@ Status describe_inputs(const Description& description, ir::Step& step,
         description.inputs.begin(), description.inputs.end(),
         [&input](const InputDescription& candidate) { return candidate.name == input.name; });
     if (given != description.inputs.end()) {
+      if (!suits(given->role, input.type.dtype)) {
+        return malformed("input " + input.name + " is described as what " +
+                         std::string(base::name(input.type.dtype)) + " cannot be");
+      }
       input.role = given->role;
       input.low = given->low;
       input.high = given->high;

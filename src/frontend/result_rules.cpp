@@ -79,7 +79,7 @@ struct Alike {
   std::string_view overload, argument;
   size_t results = 1;
 };
-constexpr std::array<Alike, 35> kAlike = {{{"aten.clone.default", "self"},
+constexpr std::array<Alike, 34> kAlike = {{{"aten.clone.default", "self"},
                                            {"aten.flip.default", "self"},
                                            {"aten.roll.default", "self"},
                                            {"aten.tril.default", "self"},
@@ -98,7 +98,6 @@ constexpr std::array<Alike, 35> kAlike = {{{"aten.clone.default", "self"},
                                            {"aten.index_fill.int_Scalar", "self"},
                                            {"aten.index_put.default", "self"},
                                            {"aten._unsafe_index_put.default", "self"},
-                                           {"aten.masked_scatter.default", "self"},
                                            {"aten.scatter.src", "self"},
                                            {"aten.scatter.value", "self"},
                                            {"aten.scatter_add.default", "self"},
@@ -156,6 +155,24 @@ std::optional<KnownResult> product(const Call& call) {
   return std::nullopt;
 }
 
+// Whether the rows of the first matrix are as long as the columns of the second.
+bool matrices_fit(const Call& call) {
+  struct Pair {
+    std::string_view overload, first, second;
+  };
+  constexpr std::array<Pair, 4> kPairs = {{{"aten.mm.default", "self", "mat2"},
+                                           {"aten.addmm.default", "mat1", "mat2"},
+                                           {"aten.bmm.default", "self", "mat2"},
+                                           {"aten.baddbmm.default", "batch1", "batch2"}}};
+  for (const Pair& pair : kPairs) {
+    const TensorType *a = call.tensor(pair.first), *b = call.tensor(pair.second);
+    if (pair.overload != call.overload || !a || !b || !product(call)) continue;
+    const Shape &x = a->shape, &y = b->shape;
+    return x.back() == y[y.size() - 2] && (x.size() == 2 || x[0] == y[0]);
+  }
+  return true;
+}
+
 // Reductions over dims. Without dims all are meant.
 constexpr std::array<std::string_view, 15> kReductions = {"aten.sum.dim_IntList",
                                                           "aten.mean.dim",
@@ -195,6 +212,17 @@ MaybeShape reduced(const Call& call) {
     if (chosen[i] && keeps) shape.push_back(1);
   }
   return shape;
+}
+
+// Of floating numbers; what the others become is left open.
+std::optional<DType> reduced_dtype(const Call& call) {
+  const TensorType* self = call.tensor("self");
+  if (const auto given = call.args.dtype("dtype")) return given;
+  if (self == nullptr || !base::is_floating(self->dtype)) return std::nullopt;
+  if (call.overload.starts_with("aten.all.") || call.overload.starts_with("aten.any."))
+    return DType::Bool;
+  if (call.overload.starts_with("aten.arg")) return DType::I64;
+  return self->dtype;
 }
 
 // Sizes that an argument gives; the type is that of `typed`, unless an argument says it.
@@ -302,12 +330,18 @@ const TensorType* Call::tensor(std::string_view name) const {
   return operands[static_cast<size_t>(operand->index)];
 }
 
+bool operands_fit(const Call& call) {
+  if (is_pointwise(call.overload) && !call.operands.empty())
+    return broadcast(call.operands).has_value();
+  return matrices_fit(call);
+}
+
 KnownResult known_result(const Call& call, size_t index) {
   if (const auto known = alike(call, index)) return *known;
   if (index > 0) return {};
   if (is_pointwise(call.overload)) return pointwise(call);
-  if (is_one_of(call.overload, kReductions)) return {reduced(call), {}};
-  if (is_one_of(call.overload, kWholeReductions)) return {Shape{}, {}};
+  if (is_one_of(call.overload, kReductions)) return {reduced(call), reduced_dtype(call)};
+  if (is_one_of(call.overload, kWholeReductions)) return {Shape{}, reduced_dtype(call)};
   if (call.overload == "aten.cat.default") return {concatenated(call), {}};
   if (const auto known = product(call)) return *known;
   if (const auto known = sized(call)) return *known;

@@ -26,6 +26,10 @@ struct KnownResult {
   std::optional<base::DType> dtype;
 };
 
+// False where operands are of sizes that no element-wise operator and no product of matrices takes
+// together; what no rule covers fits.
+bool operands_fit(const Call& call);
+
 // Result `index` of a call. Rules were read off PyTorch 2.11 and are compared with it by a test;
 // an overload without a rule gives nothing.
 KnownResult known_result(const Call& call, size_t index);

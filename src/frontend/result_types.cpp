@@ -115,6 +115,11 @@ class ResultTypes {
     std::vector<const TensorType*> types;
     for (const Operand& operand : operands_) types.push_back(&operand.type);
     const Call call{overload_, types, args_};
+    if (!operands_fit(call)) {
+      std::string sizes;
+      for (const TensorType* type : types) sizes += " " + list_of(type->shape);
+      return contradicts("the operator does not take operands of sizes" + sizes + " together");
+    }
     std::vector<ResultType> results;
     for (size_t i = 0; i < recorded_.size(); ++i) {
       if (!recorded_[i].type) {

@@ -298,6 +298,14 @@ class LeftAsFoundTest(ExportTest):
         with torch.no_grad():
             self.left_as_found(Remembers())
 
+    def test_elements_that_count_several_times(self):
+        """As an expanded tensor has them; one that is no number equals nothing, so all are written back."""
+        module = Base()
+        module.hidden = torch.full((2, 1), float("nan")).expand(2, 3)
+        export_train_step(module, inputs(), self.path())
+        self.assertTrue(module.hidden.isnan().all())
+        self.assertEqual(module.hidden.stride(), (1, 0))
+
     def test_replaced_buffer_is_an_update(self):
         module, batch = Rebinds(), inputs()
         export_train_step(module, batch, self.path())

@@ -97,6 +97,28 @@ class PlainCallsTest(unittest.TestCase):
                 nn.init.zeros_(module.out.weight)
                 nn.init.zeros_(module.out.bias)
 
+    def test_linear_interpolations(self):
+        """With scales that keep the size of a dim, which PyTorch's kernels leave alone then."""
+
+        def compute(m, x):
+            rows = m.inner(x)[None]  # [1, 4, 6]
+            planes = F.interpolate(rows[None], scale_factor=(1.1, 2.0), mode="bilinear").view(4, 12)[:, 3:9]
+            lines = F.interpolate(rows, scale_factor=1.1, mode="linear") + F.interpolate(rows, scale_factor=1.1, mode="linear", align_corners=True)
+            solid = F.interpolate(rows.view(1, 1, 2, 3, 4), scale_factor=(1.1, 2.0, 1.2), mode="trilinear").flatten()[:24].view(4, 6)
+            return m.out(planes + lines[0] + solid)
+
+        export_train_step(Calls(compute), (X, LABELS), running.fresh(".pt2"))  # compares with eager, within rounding
+
+    def test_softshrink_in_16_bits(self):
+        """Near the threshold nothing may be lost."""
+        shrink = torch.nn.Softshrink(0.3)
+        for dtype in (torch.bfloat16, torch.float16):
+            with self.subTest(dtype):
+                module = Calls(lambda m, x, dtype=dtype: m.out(shrink(m.inner(x).to(dtype)).float() * 1e3))
+                nn.init.zeros_(module.inner.weight)
+                nn.init.constant_(module.inner.bias, 0.31)
+                export_train_step(module, (X, LABELS), running.fresh(".pt2"))  # compares with eager in float32's bound
+
     def test_infinite_inputs(self):
         """A mask that is added to scores, as a separate input: its range is that of its finite numbers."""
 

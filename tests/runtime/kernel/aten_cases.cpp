@@ -197,6 +197,31 @@ double native_bound(DType dtype) {
   }
 }
 
+int64_t beyond_last_bit(KernelBench& bench, int32_t output, const ExpectedTensor& expected) {
+  const bool is_bf16 = expected.dtype == DType::BF16;
+  const int digits = is_bf16 ? 8 : 11, least = is_bf16 ? -126 : -14;
+  const uint8_t* actual = bench.data<uint8_t>(output);
+  const int64_t count = static_cast<int64_t>(expected.bytes.size()) / 2;
+  double largest = 0;
+  const auto want = [&](int64_t i) { return element(expected.bytes.data(), expected.dtype, i); };
+  for (int64_t i = 0; i < count; ++i) {
+    if (std::isfinite(want(i))) largest = std::max(largest, std::fabs(want(i)));
+  }
+  int64_t beyond = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const double a = element(actual, expected.dtype, i), b = want(i);
+    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+    const double size = std::max(std::fabs(a), std::fabs(b));
+    if (!std::isfinite(size)) {
+      ++beyond;
+      continue;
+    }
+    const double last_bit = std::ldexp(1.0, std::max(std::ilogb(size), least) - digits + 1);
+    beyond += std::fabs(a - b) > last_bit + 0x1p-20 * largest;
+  }
+  return beyond;
+}
+
 bool has_values(const AtenCase& test) { return test.op.find("empty") == std::string::npos; }
 
 }  // namespace dc::runtime

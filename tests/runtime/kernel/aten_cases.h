@@ -45,6 +45,10 @@ double difference(KernelBench& bench, int32_t output, const ExpectedTensor& expe
 // that the result is stored in, and of f32, which is computed in.
 double native_bound(base::DType dtype);
 
+// The elements of a 16-bit output that are more than one number of their type away from those that
+// are expected. What f32 sums in another order may leave where terms cancel is not counted.
+int64_t beyond_last_bit(KernelBench& bench, int32_t output, const ExpectedTensor& expected);
+
 // Whether results have values: what only takes memory has none.
 bool has_values(const AtenCase& test);
 

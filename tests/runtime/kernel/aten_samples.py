@@ -320,6 +320,9 @@ def _indexing():
     sample("embedding_dense_backward", lambda m: call(m.x(3, 4, 6), m.index(8, 3, 4), 8, 0, True))
     sample("gather", lambda m: call(m.x(5, 6), 1, m.index(6, 5, 2)))
     sample("histc", lambda m: call(m.x(20), 5, -2, 2))
+    # At the ends of parts rounding decides.
+    sample("histc", lambda m: call((torch.arange(1, 10, dtype=torch.float64) / 10).to(m.dtype), 10, 0, 1))
+    sample("histc", lambda m: call(m.x(200), 100, -0.3, 0.7))
     sample("histc", lambda m: call(m.x(20), 5))  # from the smallest to the largest
     sample("histc", lambda m: call(m.x(4, 5), 3, 1, 1))
     sample("histc", lambda m: call(m.x(1).expand(4), 3))
@@ -338,6 +341,7 @@ def _indexing():
     sample("index_select", lambda m: call(m.x(5, 6), 1, m.index(6, 4)))
     sample("index_select_backward", lambda m: call(m.x(5, 4), [5, 6], 1, m.index(6, 4)))
     sample("masked_scatter", lambda m: call(m.x(3, 5), m.mask(3, 5), m.x(3, 5)))
+    sample("masked_scatter", lambda m: call(m.x(5), m.mask(3, 5), m.x(3, 5)))
     sample("masked_scatter_backward", lambda m: call(m.x(3, 5), m.mask(3, 5), [15]))
     sample("put", lambda m: call(m.x(5, 6), torch.tensor([4, 0, 11]), m.x(3)))
     sample("put", lambda m: call(m.x(5, 6), torch.tensor([4, 0, 4]), m.x(3), True))

@@ -202,8 +202,10 @@ TEST(Import, WorksWithoutLossScale) {
 // Written by torch 2.11's torch.export.experimental._export_forward_backward: no marks, no loss
 // scale, losses and layer norms decomposed.
 TEST(Import, ReadsOfficialJointExports) {
-  auto step = EditedArchive("official_joint.pt2").import();
+  std::vector<std::string> notes;
+  auto step = EditedArchive("official_joint.pt2").import({{}, &notes});
   ASSERT_TRUE(step.ok()) << step.status().to_string();
+  EXPECT_THAT(notes, ::testing::Contains(::testing::HasSubstr("nothing has compared it")));
   ASSERT_TRUE(ir::verify(*step, ir::Stage::Imported).ok());
   EXPECT_EQ(step->parameters.size(), 6u);
   ASSERT_EQ(step->inputs.size(), 2u);
@@ -258,7 +260,7 @@ TEST(Import, GuessesInputsWithoutADescription) {
   EXPECT_EQ(step->inputs[1].high, 10);
   EXPECT_FALSE(step->inputs[1].guessed);  // the loss has so many classes
   EXPECT_EQ(step->inputs[2].role, ir::InputRole::LossScale);
-  EXPECT_EQ(notes.size(), 2u);
+  EXPECT_EQ(notes.size(), 3u);
   EXPECT_EQ(step->parameters[0].initializer.kind, ir::InitKind::Unknown);
 }
 

@@ -108,6 +108,94 @@ TEST(Refusals, RowsThatAreToStayZeroButAreNone) {
   }
 }
 
+// Without a tensor to read, or with names that no operator has.
+TEST(Refusals, ArgumentsThatAreMissingOrTwice) {
+  const std::string self =
+      R"({"name": "self", "arg": {"as_tensor": {"name": "addmm"}}, "kind": 1})";
+  EditedArchive missing("mlp.pt2");
+  missing.replace(kModel, self, "");
+  expect_refused(missing, ErrorKind::BadInput, {"DC2105", "aten.relu", "at least 1 tensor"});
+  EditedArchive twice("mlp.pt2");
+  twice.replace(kModel, self, self + ", " + self);
+  expect_refused(twice, ErrorKind::BadInput, {"node relu", "'self' is given twice"});
+  EditedArchive nameless("mlp.pt2");
+  nameless.replace(kModel, "\"half_to_float\"", "\"\"");
+  expect_refused(nameless, ErrorKind::BadInput, {"node _log_softmax", "no name"});
+}
+
+TEST(Refusals, OperandsThatDoNotFit) {
+  const std::string of_relu =
+      R"("torch.ops.aten.threshold_backward.default", "inputs": [{"name": "grad_output", "arg": {"as_tensor": {"name": "mm"}})";
+  EditedArchive pointwise("mlp.pt2");
+  pointwise.replace(kModel, of_relu, std::string(of_relu).replace(of_relu.rfind("mm"), 2, "t_4"));
+  expect_refused(pointwise, ErrorKind::BadInput,
+                 {"DC2049", "node threshold_backward", "sizes [10,16] [16,64]"});
+  EditedArchive product("mlp.pt2");
+  product.replace(kModel, R"("mat2", "arg": {"as_tensor": {"name": "t_3"}})",
+                  R"("mat2", "arg": {"as_tensor": {"name": "relu"}})");
+  expect_refused(product, ErrorKind::BadInput, {"DC2049", "node mm ", "[16,10] [16,64]"});
+}
+
+TEST(Refusals, RolesThatATypeCannotHave) {
+  EditedArchive archive("mlp.pt2");
+  archive.replace(kDescription, "\"role\":\"float\"", "\"role\":\"class\"");
+  expect_refused(archive, ErrorKind::BadInput, {"input x is described as what f32 cannot be"});
+}
+
+TEST(Refusals, ConstantsWithoutValues) {
+  EditedArchive archive("mlp.pt2");
+  archive.replace(
+      kModel, R"({"parameter": {"arg": {"name": "p_4_bias"}, "parameter_name": "4.bias"}})",
+      R"({"tensor_constant": {"arg": {"name": "p_4_bias"}, "tensor_constant_name": "c"}})");
+  archive.replace(
+      kModel, R"({"gradient_to_parameter": {"arg": {"name": "view"}, "parameter_name": "4.bias"}})",
+      R"({"user_output": {"arg": {"as_tensor": {"name": "view"}}}})");
+  expect_refused(archive, ErrorKind::BadInput, {"constant c has no values"});
+}
+
+TEST(Refusals, GradientsOfAnotherType) {
+  EditedArchive archive("mlp.pt2");
+  const std::string keep = R"({"name": "keepdim", "arg": {"as_bool": true}, "kind": 1})";
+  archive.replace(kModel, keep,
+                  keep + R"(, {"name": "dtype", "arg": {"as_scalar_type": 8}, "kind": 2})");
+  for (const std::string name : {"sum_1", "sum_2", "sum_3", "view", "view_1", "view_2"})
+    archive.replace(kModel, "\"" + name + "\": {\"dtype\": 7", "\"" + name + "\": {\"dtype\": 8");
+  expect_refused(archive, ErrorKind::BadInput, {"the gradient of 0.bias is f64"});
+}
+
+TEST(Refusals, DropoutThatIsNone) {
+  const auto edit = [](EditedArchive& archive, const std::string& operand, const std::string& p) {
+    archive.replace(
+        kModel,
+        R"("torch.ops.aten.relu.default", "inputs": [{"name": "self", "arg": {"as_tensor": {"name": "addmm"}}, "kind": 1}], "outputs": [)",
+        R"("torch.ops.aten.native_dropout.default", "inputs": [{"name": "input", "arg": {"as_tensor": {"name": ")" +
+            operand + R"("}}, "kind": 1}, {"name": "p", "arg": )" + p +
+            R"(, "kind": 1}, {"name": "train", "arg": {"as_bool": true}, "kind": 1}], "outputs": [)");
+    archive.replace(kModel, R"("outputs": [{"as_tensor": {"name": "relu"}}])",
+                    R"("outputs": [{"as_tensor": {"name": "relu"}}, {"as_none": true}])");
+  };
+  EditedArchive good("mlp.pt2");
+  edit(good, "addmm", R"({"as_float": 0.5})");
+  const auto step = good.import();
+  EXPECT_TRUE(step.ok()) << step.status().to_string();
+  for (const char* p : {R"({"as_float": 1.5})", R"({"as_float": "NaN"})", R"({"as_int": -1})",
+                        R"({"as_bool": true})", R"({"as_none": true})"}) {
+    EditedArchive archive("mlp.pt2");
+    edit(archive, "addmm", p);
+    expect_refused(archive, ErrorKind::BadInput, {"native_dropout", "'p'"});
+  }
+  EditedArchive integers("mlp.pt2");
+  edit(integers, "labels", R"({"as_float": 0.5})");
+  expect_refused(integers, ErrorKind::BadInput, {"node relu", "no floating-point tensor"});
+}
+
+TEST(Refusals, ReductionsOfAnotherType) {
+  EditedArchive archive("mlp.pt2");
+  archive.replace(kModel, "\"sum_3\": {\"dtype\": 7", "\"sum_3\": {\"dtype\": 13");
+  archive.replace(kModel, "\"view_2\": {\"dtype\": 7", "\"view_2\": {\"dtype\": 13");
+  expect_refused(archive, ErrorKind::BadInput, {"DC2049", "element type bf16 for sum_3"});
+}
+
 TEST(Refusals, ShapesThatDependOnDataOrSymbols) {
   EditedArchive data("mlp.pt2");
   data.replace(kModel, "torch.ops.aten.relu.default", "torch.ops.aten.nonzero.default");

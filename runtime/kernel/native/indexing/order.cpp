@@ -189,7 +189,8 @@ Made topk(Call& call) {
 }
 
 // Counts of elements in `bins` equal parts of [min, max]; others do not count. Equal ends stand for
-// the smallest and the largest element; if these are equal too, one is added on both sides.
+// the smallest and the largest element; if these are equal too, one is added on both sides. Like
+// PyTorch's, each operation is rounded to the elements' type, which decides at the ends of parts.
 class Histogram final : public Kernel {
  public:
   Histogram(const Iteration& over, const BoundTensor& self, const BoundTensor& to, double low,
@@ -197,6 +198,7 @@ class Histogram final : public Kernel {
       : over_(over),
         self_(self, 1),
         to_(to, to.strides[0]),
+        dtype_(self.dtype),
         low_(low),
         high_(high),
         counts_(static_cast<size_t>(to.sizes[0])) {}
@@ -214,16 +216,16 @@ class Histogram final : public Kernel {
                               ", a range that has no equal parts; check where NaN or infinity "
                               "comes from, or give histc its min and max");
     }
+    low = rounded(low), high = rounded(high);
+    // Without a width, of equal elements so large that one more makes no difference, or with one
+    // that the type does not hold: the middle.
+    const double width = rounded(high - low), parts = rounded(static_cast<double>(bins));
     over_.for_each_row([&](const Offsets& at) {
       for (int64_t i = 0; i < over_.inner(); ++i) {
         const double x = self_.get(self, at[0] + i * over_.inner_stride(0));
         if (!(x >= low && x <= high)) continue;
-        // Without a width, of equal elements so large that one more makes no difference: the
-        // middle.
-        const double width = high - low;
-        const auto bin = width > 0
-                             ? static_cast<int64_t>((x - low) * static_cast<double>(bins) / width)
-                             : bins / 2;
+        const double place = rounded(rounded(rounded(x - low) * parts) / width);
+        const int64_t bin = std::isfinite(place) ? static_cast<int64_t>(place) : bins / 2;
         counts_[std::clamp<int64_t>(bin, 0, bins - 1)] += 1;
       }
     });
@@ -250,8 +252,22 @@ class Histogram final : public Kernel {
     return low == high ? std::pair(low - 1, high + 1) : std::pair(low, high);
   }
 
+  double rounded(double x) const {
+    switch (dtype_) {
+      case base::DType::BF16:
+        return scalar::widen(scalar::narrow_bf16(static_cast<float>(x)));
+      case base::DType::F16:
+        return scalar::widen(scalar::narrow_f16(static_cast<float>(x)));
+      case base::DType::F32:
+        return static_cast<float>(x);
+      default:
+        return x;
+    }
+  }
+
   Iteration over_;
   RowTensor<double> self_, to_;
+  base::DType dtype_;
   double low_, high_;
   std::vector<double> counts_;
 };
