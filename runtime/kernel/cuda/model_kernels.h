@@ -1,5 +1,5 @@
 // Kernels written by hand for the model's operators: copies, indexing, folds over dims, norms,
-// losses, attention.
+// losses, attention, convolutions, pooling, orders.
 #pragma once
 
 #include <span>
@@ -13,6 +13,7 @@ struct ModelKernelRow {
   StepKernel make;
 };
 std::span<const ModelKernelRow> attention_kernels();
+std::span<const ModelKernelRow> convolution_kernels();
 std::span<const ModelKernelRow> cross_entropy_kernels();
 std::span<const ModelKernelRow> index_kernels();
 std::span<const ModelKernelRow> index_tensor_kernels();

@@ -1,4 +1,6 @@
-// Folds over dims: sums, means, extremes, products, variances.
+// Sums, means, extremes, products, variances.
+#include "runtime/kernel/cuda/reduce_kernels.h"
+
 #include <algorithm>
 
 #include "runtime/kernel/cuda/block.h"
@@ -23,9 +25,9 @@ struct Fold {
   base::DType from{}, to{};
   double count = 0;  // elements of each result
 };
-Fold read_fold(Call& call, size_t result) {
-  const BoundTensor self = call.tensor("self"), to = call.output(result);
-  const native::DimSplit split(call, self, to, call.integers("dim"));
+Fold make_fold(Call& call, const BoundTensor& self, const BoundTensor& to,
+               const std::vector<int64_t>& dims) {
+  const native::DimSplit split(call, self, to, dims);
   Fold fold;
   if (!call.ok()) return fold;
   fold.parameters = {self.data, to.data, walk_of<2>(call, split.kept()),
@@ -35,6 +37,9 @@ Fold read_fold(Call& call, size_t result) {
   fold.to = to.dtype;
   fold.count = static_cast<double>(split.reduced_count());
   return fold;
+}
+Fold read_fold(Call& call, size_t result) {
+  return make_fold(call, call.tensor("self"), call.output(result), call.integers("dim"));
 }
 
 Result<Launch> fold_launch(Workshop& workshop, const Fold& fold, const std::string& kind) {
@@ -113,18 +118,34 @@ Made std_kernel(Workshop& workshop, Call& call, int32_t) {
 }
 
 constexpr ModelKernelRow kReduceRows[] = {
-    {"aten.all.default", all_kernel},      {"aten.all.dim", all_kernel},
-    {"aten.amax.default", max_kernel},     {"aten.amin.default", min_kernel},
-    {"aten.any.default", any_kernel},      {"aten.any.dim", any_kernel},
-    {"aten.any.dims", any_kernel},         {"aten.max.default", max_kernel},
-    {"aten.mean.default", mean_kernel},    {"aten.mean.dim", mean_kernel},
-    {"aten.min.default", min_kernel},      {"aten.prod.default", product_kernel},
-    {"aten.prod.dim_int", product_kernel}, {"aten.std.correction", std_kernel},
-    {"aten.sum.default", sum_kernel},      {"aten.sum.dim_IntList", sum_kernel},
-    {"aten.var.correction", var_kernel},   {"aten.var_mean.correction", var_kernel},
+    {"aten.all.default", all_kernel},
+    {"aten.all.dim", all_kernel},
+    {"aten.amax.default", max_kernel},
+    {"aten.amin.default", min_kernel},
+    {"aten.any.default", any_kernel},
+    {"aten.any.dim", any_kernel},
+    {"aten.any.dims", any_kernel},
+    {"aten.max.default", max_kernel},
+    {"aten.mean.default", mean_kernel},
+    {"aten.mean.dim", mean_kernel},
+    {"aten.min.default", min_kernel},
+    {"aten.prod.default", product_kernel},
+    {"aten.prod.dim_int", product_kernel},
+    {"aten.std.correction", std_kernel},
+    {"aten.sum.default", sum_kernel},
+    {"aten.sum.dim_IntList", sum_kernel},
+    {"aten.var.correction", var_kernel},
+    {"aten.var_mean.correction", var_kernel},
 };
 
 }  // namespace
+
+Result<Launch> sum_launch(Workshop& workshop, Call& call, const BoundTensor& from,
+                          const BoundTensor& to, const std::vector<int64_t>& dims) {
+  const Fold fold = make_fold(call, from, to, dims);
+  if (!call.ok()) return call.made(nullptr).status();
+  return fold_launch(workshop, fold, "SumFold");
+}
 
 std::span<const ModelKernelRow> reduce_kernels() { return kReduceRows; }
 

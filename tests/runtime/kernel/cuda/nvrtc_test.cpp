@@ -160,6 +160,19 @@ TEST_P(NvrtcCompiles, Attention) {
       {"attention_backward.h", "AttentionBackward", "attention_query_gradients<float, 64>"}};
   expect_kernels(kRows, GetParam());
 }
+TEST_P(NvrtcCompiles, KernelsOfImages) {
+  constexpr Row kRows[] = {{"convolution.h", "Convolution", "convolve_to_maps<float, 4>"},
+                           {"convolution.h", "Convolution", "convolve_to_maps<scalar::BF16, 1>"},
+                           {"convolution.h", "Convolution", "convolve_to_maps<float, 8>"},
+                           {"convolution.h", "Convolution", "convolve_to_image<scalar::BF16, 8>"},
+                           {"convolution.h", "Convolution", "convolve_to_image<double, 4>"},
+                           {"convolution.h", "FilterGradient", "filter_gradients<float, 4>"},
+                           {"convolution.h", "FilterGradient", "filter_gradients<scalar::F16, 1>"},
+                           {"convolution.h", "FilterGradient", "filter_gradients<double, 8>"},
+                           {"convolution.h", "FilterSum", "filter_sums<float>"},
+                           {"convolution.h", "FilterSum", "filter_sums<scalar::BF16>"}};
+  expect_kernels(kRows, GetParam());
+}
 INSTANTIATE_TEST_SUITE_P(Architectures, NvrtcCompiles, ::testing::Values(80, 90, 100),
                          [](const auto& info) { return "sm_" + std::to_string(info.param); });
 
