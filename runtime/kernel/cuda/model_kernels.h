@@ -13,11 +13,13 @@ struct ModelKernelRow {
   StepKernel make;
 };
 std::span<const ModelKernelRow> attention_kernels();
+std::span<const ModelKernelRow> batch_norm_kernels();
 std::span<const ModelKernelRow> convolution_kernels();
 std::span<const ModelKernelRow> cross_entropy_kernels();
 std::span<const ModelKernelRow> index_kernels();
 std::span<const ModelKernelRow> index_tensor_kernels();
 std::span<const ModelKernelRow> norm_kernels();
+std::span<const ModelKernelRow> pooling_kernels();
 std::span<const ModelKernelRow> reduce_kernels();
 
 // One of these, or of copy_kernels.h. Null if there is none of an operator.

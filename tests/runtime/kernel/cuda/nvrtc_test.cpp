@@ -170,7 +170,17 @@ TEST_P(NvrtcCompiles, KernelsOfImages) {
                            {"convolution.h", "FilterGradient", "filter_gradients<scalar::F16, 1>"},
                            {"convolution.h", "FilterGradient", "filter_gradients<double, 8>"},
                            {"convolution.h", "FilterSum", "filter_sums<float>"},
-                           {"convolution.h", "FilterSum", "filter_sums<scalar::BF16>"}};
+                           {"convolution.h", "FilterSum", "filter_sums<scalar::BF16>"},
+                           {"batch_norm.h", "BatchNorm", "batch_norm_sums<float>"},
+                           {"batch_norm.h", "BatchNorm", "batch_norm_squares<scalar::BF16>"},
+                           {"batch_norm.h", "BatchNorm", "batch_norm<scalar::BF16>"},
+                           {"batch_norm.h", "BatchNorm", "batch_norm<double>"},
+                           {"batch_norm.h", "BatchNorm", "batch_norm_gradient_sums<scalar::F16>"},
+                           {"batch_norm.h", "BatchNorm", "batch_norm_gradients<float>"},
+                           {"pooling.h", "Pooling", "max_pool<scalar::BF16>"},
+                           {"pooling.h", "Pooling", "max_pool_gradients<float>"},
+                           {"pooling.h", "Pooling", "average_pool<double>"},
+                           {"pooling.h", "Pooling", "average_pool_gradients<scalar::F16>"}};
   expect_kernels(kRows, GetParam());
 }
 INSTANTIATE_TEST_SUITE_P(Architectures, NvrtcCompiles, ::testing::Values(80, 90, 100),
