@@ -183,6 +183,23 @@ TEST_P(NvrtcCompiles, KernelsOfImages) {
                            {"pooling.h", "Pooling", "average_pool_gradients<scalar::F16>"}};
   expect_kernels(kRows, GetParam());
 }
+TEST_P(NvrtcCompiles, OrdersScansAndEquations) {
+  constexpr Row kRows[] = {
+      {"order.h", "Order", "sort_rows<float, false>"},
+      {"order.h", "Order", "topk_rows<scalar::BF16, true>"},
+      {"order.h", "Order", "topk_rows<scalar::int64_t, false>"},
+      {"order.h", "Order", "stable_sort_rows<scalar::int64_t, false>"},
+      {"order.h", "Order", "stable_sort_rows<scalar::F16, true>"},
+      {"histogram.h", "Histogram", "histogram_ends<float>"},
+      {"histogram.h", "Histogram", "histogram<scalar::BF16, float>"},
+      {"scan.h", "CumulativeSum", "cumulative_sums<scalar::int64_t, scalar::int64_t>"},
+      {"scan.h", "CumulativeSum", "cumulative_sums<scalar::Bool, scalar::int64_t>"},
+      {"scan.h", "CumulativeSum", "cumulative_sums<scalar::BF16, float>"},
+      {"scan.h", "Extreme", "extremes<float, true>"},
+      {"scan.h", "Extreme", "extremes<scalar::int64_t, false>"},
+      {"scan.h", "Extreme", "extremes<scalar::Bool, true>"}};
+  expect_kernels(kRows, GetParam());
+}
 INSTANTIATE_TEST_SUITE_P(Architectures, NvrtcCompiles, ::testing::Values(80, 90, 100),
                          [](const auto& info) { return "sm_" + std::to_string(info.param); });
 
