@@ -10,8 +10,8 @@ set(kernel_headers
   runtime/kernel/cuda/kernels/norms.h runtime/kernel/cuda/kernels/numbers.h runtime/kernel/cuda/kernels/order.h runtime/kernel/cuda/kernels/order_parameters.h
   runtime/kernel/cuda/kernels/parameters.h runtime/kernel/cuda/kernels/pooling.h runtime/kernel/cuda/kernels/pooling_parameters.h
   runtime/kernel/cuda/kernels/reduce.h runtime/kernel/cuda/kernels/reduce_parameters.h runtime/kernel/cuda/kernels/row_parameters.h
-  runtime/kernel/cuda/kernels/scan.h runtime/kernel/cuda/kernels/scan_parameters.h runtime/kernel/cuda/kernels/selection.h runtime/kernel/cuda/kernels/softmax.h runtime/kernel/cuda/kernels/sums.h
-  runtime/kernel/cuda/kernels/update.h
+  runtime/kernel/cuda/kernels/scan.h runtime/kernel/cuda/kernels/scan_parameters.h runtime/kernel/cuda/kernels/selection.h runtime/kernel/cuda/kernels/softmax.h runtime/kernel/cuda/kernels/sums.h runtime/kernel/cuda/kernels/triangular.h
+  runtime/kernel/cuda/kernels/triangular_parameters.h runtime/kernel/cuda/kernels/update.h
   runtime/kernel/cuda/kernels/walk.h
   runtime/kernel/scalar/activations.h runtime/kernel/scalar/arithmetic.h runtime/kernel/scalar/choices.h
   runtime/kernel/scalar/dropout.h runtime/kernel/scalar/elements.h runtime/kernel/scalar/language.h runtime/kernel/scalar/math.h

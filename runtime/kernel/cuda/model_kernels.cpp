@@ -10,7 +10,7 @@ StepKernel find_model_kernel(std::string_view op) {
   for (const auto rows :
        {attention_kernels(), batch_norm_kernels(), convolution_kernels(), cross_entropy_kernels(),
         index_kernels(), index_tensor_kernels(), norm_kernels(), order_kernels(), pooling_kernels(),
-        reduce_kernels(), scan_kernels()}) {
+        reduce_kernels(), scan_kernels(), triangular_kernels()}) {
     const auto row = std::ranges::find(rows, op, &ModelKernelRow::op);
     if (row != rows.end()) return row->make;
   }

@@ -23,6 +23,7 @@ std::span<const ModelKernelRow> order_kernels();
 std::span<const ModelKernelRow> pooling_kernels();
 std::span<const ModelKernelRow> reduce_kernels();
 std::span<const ModelKernelRow> scan_kernels();
+std::span<const ModelKernelRow> triangular_kernels();
 
 // One of these, or of copy_kernels.h. Null if there is none of an operator.
 StepKernel find_model_kernel(std::string_view op);

@@ -197,7 +197,13 @@ TEST_P(NvrtcCompiles, OrdersScansAndEquations) {
       {"scan.h", "CumulativeSum", "cumulative_sums<scalar::BF16, float>"},
       {"scan.h", "Extreme", "extremes<float, true>"},
       {"scan.h", "Extreme", "extremes<scalar::int64_t, false>"},
-      {"scan.h", "Extreme", "extremes<scalar::Bool, true>"}};
+      {"scan.h", "Extreme", "extremes<scalar::Bool, true>"},
+      {"reduce.h", "Reduce", "logsumexp<scalar::BF16, scalar::BF16>"},
+      {"reduce.h", "Reduce", "logsumexp<double, double>"},
+      {"reduce.h", "VectorNorm", "vector_norm<scalar::BF16, float>"},
+      {"reduce.h", "VectorNorm", "vector_norm<float, float>"},
+      {"triangular.h", "TriangularSystem", "solve_triangular<float>"},
+      {"triangular.h", "TriangularSystem", "solve_triangular<double>"}};
   expect_kernels(kRows, GetParam());
 }
 INSTANTIATE_TEST_SUITE_P(Architectures, NvrtcCompiles, ::testing::Values(80, 90, 100),
