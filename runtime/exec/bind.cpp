@@ -104,7 +104,8 @@ class Binding {
   Status make_cuda_provider(bool needs_aten) {
     if (needs_aten) {
       return Status(ErrorKind::Unsupported, "DC6624",
-                    "this version runs no kernels of libtorch on GPUs; run with --device cpu");
+                    "this version runs no kernels of libtorch on GPUs; run with --device cpu")
+          .add_context(kernel::libtorch_operators(plan_));
     }
     bound_.native_ = kernel::make_cuda_provider(bound_.device_);
     return base::ok_status();

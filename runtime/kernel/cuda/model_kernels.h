@@ -1,5 +1,5 @@
 // Kernels written by hand for the model's operators: copies, indexing, folds over dims, norms,
-// losses, attention.
+// losses, attention, convolutions, pooling, orders.
 #pragma once
 
 #include <span>
@@ -13,11 +13,17 @@ struct ModelKernelRow {
   StepKernel make;
 };
 std::span<const ModelKernelRow> attention_kernels();
+std::span<const ModelKernelRow> batch_norm_kernels();
+std::span<const ModelKernelRow> convolution_kernels();
 std::span<const ModelKernelRow> cross_entropy_kernels();
 std::span<const ModelKernelRow> index_kernels();
 std::span<const ModelKernelRow> index_tensor_kernels();
 std::span<const ModelKernelRow> norm_kernels();
+std::span<const ModelKernelRow> order_kernels();
+std::span<const ModelKernelRow> pooling_kernels();
 std::span<const ModelKernelRow> reduce_kernels();
+std::span<const ModelKernelRow> scan_kernels();
+std::span<const ModelKernelRow> triangular_kernels();
 
 // One of these, or of copy_kernels.h. Null if there is none of an operator.
 StepKernel find_model_kernel(std::string_view op);

@@ -1,5 +1,8 @@
-// Folds over dims: sums, means, extremes, products, variances.
+// Sums, means, extremes, products, variances, norms.
+#include "runtime/kernel/cuda/reduce_kernels.h"
+
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/kernel/cuda/block.h"
 #include "runtime/kernel/cuda/element_type.h"
@@ -23,9 +26,9 @@ struct Fold {
   base::DType from{}, to{};
   double count = 0;  // elements of each result
 };
-Fold read_fold(Call& call, size_t result) {
-  const BoundTensor self = call.tensor("self"), to = call.output(result);
-  const native::DimSplit split(call, self, to, call.integers("dim"));
+Fold make_fold(Call& call, const BoundTensor& self, const BoundTensor& to,
+               const std::vector<int64_t>& dims) {
+  const native::DimSplit split(call, self, to, dims);
   Fold fold;
   if (!call.ok()) return fold;
   fold.parameters = {self.data, to.data, walk_of<2>(call, split.kept()),
@@ -35,6 +38,9 @@ Fold read_fold(Call& call, size_t result) {
   fold.to = to.dtype;
   fold.count = static_cast<double>(split.reduced_count());
   return fold;
+}
+Fold read_fold(Call& call, size_t result) {
+  return make_fold(call, call.tensor("self"), call.output(result), call.integers("dim"));
 }
 
 Result<Launch> fold_launch(Workshop& workshop, const Fold& fold, const std::string& kind) {
@@ -112,19 +118,75 @@ Made std_kernel(Workshop& workshop, Call& call, int32_t) {
   return variance_kernel(workshop, call, true);
 }
 
+// A block makes a result.
+template <typename Parameters>
+Made kernel_by_blocks(Workshop& workshop, const Fold& fold, const char* type,
+                      const std::string& function, const Parameters& parameters) {
+  return workshop.kernel(
+      source_for({fold.from, fold.to}, "dc_" + function, "reduce.h", type, function),
+      workshop.blocks_for(fold.parameters.kept.count * kBlockThreads), parameters);
+}
+
+Made logsumexp_kernel(Workshop& workshop, Call& call, int32_t) {
+  const Fold fold = read_fold(call, 0);
+  call.require(base::is_floating(fold.to), "its result must be floating-point");
+  if (!call.ok()) return call.made(nullptr);
+  return kernel_by_blocks(workshop, fold, "Reduce", "logsumexp", fold.parameters);
+}
+
+Made vector_norm_kernel(Workshop& workshop, Call& call, std::string_view power) {
+  const double p = call.number(power, 2);
+  const Fold fold = read_fold(call, 0);
+  call.require(base::is_floating(fold.from) && base::is_floating(fold.to),
+               "a norm is of floating-point numbers");
+  if (!call.ok()) return call.made(nullptr);
+  VectorNorm parameters{fold.parameters, NormKind::Power, p};
+  if (p == 0) parameters.kind = NormKind::Count;
+  if (p == 1) parameters.kind = NormKind::Magnitudes;
+  if (p == 2) parameters.kind = NormKind::Squares;
+  if (std::isinf(p)) parameters.kind = p > 0 ? NormKind::Largest : NormKind::Smallest;
+  return kernel_by_blocks(workshop, fold, "VectorNorm", "vector_norm", parameters);
+}
+Made norm_by_order_kernel(Workshop& workshop, Call& call, int32_t) {
+  return vector_norm_kernel(workshop, call, "ord");
+}
+Made norm_by_p_kernel(Workshop& workshop, Call& call, int32_t) {
+  return vector_norm_kernel(workshop, call, "p");
+}
+
 constexpr ModelKernelRow kReduceRows[] = {
-    {"aten.all.default", all_kernel},      {"aten.all.dim", all_kernel},
-    {"aten.amax.default", max_kernel},     {"aten.amin.default", min_kernel},
-    {"aten.any.default", any_kernel},      {"aten.any.dim", any_kernel},
-    {"aten.any.dims", any_kernel},         {"aten.max.default", max_kernel},
-    {"aten.mean.default", mean_kernel},    {"aten.mean.dim", mean_kernel},
-    {"aten.min.default", min_kernel},      {"aten.prod.default", product_kernel},
-    {"aten.prod.dim_int", product_kernel}, {"aten.std.correction", std_kernel},
-    {"aten.sum.default", sum_kernel},      {"aten.sum.dim_IntList", sum_kernel},
-    {"aten.var.correction", var_kernel},   {"aten.var_mean.correction", var_kernel},
+    {"aten.all.default", all_kernel},
+    {"aten.all.dim", all_kernel},
+    {"aten.amax.default", max_kernel},
+    {"aten.amin.default", min_kernel},
+    {"aten.any.default", any_kernel},
+    {"aten.any.dim", any_kernel},
+    {"aten.any.dims", any_kernel},
+    {"aten.linalg_vector_norm.default", norm_by_order_kernel},
+    {"aten.logsumexp.default", logsumexp_kernel},
+    {"aten.max.default", max_kernel},
+    {"aten.norm.Scalar", norm_by_p_kernel},
+    {"aten.norm.ScalarOpt_dim", norm_by_p_kernel},
+    {"aten.mean.default", mean_kernel},
+    {"aten.mean.dim", mean_kernel},
+    {"aten.min.default", min_kernel},
+    {"aten.prod.default", product_kernel},
+    {"aten.prod.dim_int", product_kernel},
+    {"aten.std.correction", std_kernel},
+    {"aten.sum.default", sum_kernel},
+    {"aten.sum.dim_IntList", sum_kernel},
+    {"aten.var.correction", var_kernel},
+    {"aten.var_mean.correction", var_kernel},
 };
 
 }  // namespace
+
+Result<Launch> sum_launch(Workshop& workshop, Call& call, const BoundTensor& from,
+                          const BoundTensor& to, const std::vector<int64_t>& dims) {
+  const Fold fold = make_fold(call, from, to, dims);
+  if (!call.ok()) return call.made(nullptr).status();
+  return fold_launch(workshop, fold, "SumFold");
+}
 
 std::span<const ModelKernelRow> reduce_kernels() { return kReduceRows; }
 

@@ -9,8 +9,9 @@
 #include <algorithm>
 #include <optional>
 
+#include "runtime/kernel/native/convolution_shape.h"
 #include "runtime/kernel/native/copies/regions.h"
-#include "runtime/kernel/onednn/convolution_shape.h"
+#include "runtime/kernel/onednn/convolution_layout.h"
 #include "runtime/kernel/onednn/parts.h"
 #include "runtime/kernel/onednn/plugin.h"
 #include "src/base/shape.h"
@@ -190,12 +191,14 @@ class ConvolutionMaker {
   }
 
   bool check(const BoundTensor& x, const BoundTensor& weight, const BoundTensor& y) {
-    const auto shape = convolution_shape(call_, x, weight, y);
+    const auto shape = native::convolution_shape(call_, x, weight, y);
     call_.require(x.dtype == DType::F32 || x.dtype == DType::BF16,
                   "convolutions are of f32 or bf16 elements");
     call_.require(weight.dtype == x.dtype && y.dtype == x.dtype, "the element types differ");
     if (!shape || !call_.ok()) return false;
     shape_ = *shape;
+    // oneDNN counts the elements that a dilation leaves out.
+    for (int64_t& dilation : shape_.dilations) --dilation;
     type_ = multiplies_bf16() ? x.dtype : DType::F32;
     return true;
   }
@@ -386,7 +389,7 @@ class ConvolutionMaker {
   }
 
   Call& call_;
-  ConvolutionShape shape_;
+  native::ConvolutionShape shape_;
   DType type_ = DType::F32;             // that the primitives compute with
   Parts common_;                        // copies of what lies in another order
   std::vector<Tensor> before_, after_;  // whose copies are made before and after all primitives

@@ -265,11 +265,11 @@ Status prepared_on_gpu(const HandPlan& hand) {
 TEST(CudaExecutor, RefusesKernelsThatGpusDoNotHave) {
   HandPlan hand(1);
   const int32_t value = hand.tensor("value", base::DType::F32, {4, 4});
-  plan::Instruction& sums = hand.native("aten.cumsum.default", {value, value}, {}, {value});
+  plan::Instruction& products = hand.native("aten.cumprod.default", {value, value}, {}, {value});
   Status status = prepared_on_gpu(hand);
   EXPECT_EQ(status.code(), "DC6155");
   EXPECT_EQ(base::exit_code(status.kind()), 81);
-  sums.provider = plan::Provider::Aten;
+  products.provider = plan::Provider::Aten;
   status = prepared_on_gpu(hand);
   EXPECT_EQ(status.code(), "DC6624");
   EXPECT_EQ(base::exit_code(status.kind()), 81);

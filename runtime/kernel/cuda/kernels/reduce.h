@@ -3,8 +3,9 @@
 #pragma once
 
 #include "runtime/kernel/cuda/kernels/blocks.h"
+#include "runtime/kernel/cuda/kernels/numbers.h"
 #include "runtime/kernel/cuda/kernels/reduce_parameters.h"
-#include "runtime/kernel/scalar/elements.h"
+#include "runtime/kernel/scalar/math.h"
 
 namespace dc::runtime::kernel::cuda {
 
@@ -173,6 +174,54 @@ inline void variance(const Variance& parameters) {
     const double result = squares / parameters.of.divisor;
     static_cast<To*>(parameters.of.to)[terms.begin.at[1]] =
         scalar::store<To>(parameters.takes_root ? scalar::sqrt(result) : result);
+  }
+}
+
+// A block makes a result. Exponentials are of elements less the greatest one, so that none
+// overflows.
+template <typename From, typename To>
+inline void logsumexp(const Reduce& parameters) {
+  using C = Computed<To>;
+  for (int64_t i = blockIdx.x; i < parameters.kept.count; i += gridDim.x) {
+    const Terms<From, To> terms(parameters, i);
+    double greatest = minus_infinity<double>(), sum = 0;
+    for_each_in_block(parameters.folded.count,
+                      [&](int64_t term) { greatest = larger(greatest, terms.at(term)); });
+    greatest = block_largest(greatest);
+    const double less = scalar::fabs(greatest) == -minus_infinity<double>() ? 0 : greatest;
+    for_each_in_block(parameters.folded.count, [&](int64_t term) {
+      sum += static_cast<double>(scalar::math::exp(static_cast<C>(terms.at(term) - less)));
+    });
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) terms.put(scalar::log(sum) + less);
+  }
+}
+
+// A block makes a result.
+template <typename From, typename To>
+inline void vector_norm(const VectorNorm& parameters) {
+  const NormKind kind = parameters.kind;
+  const bool chooses = kind == NormKind::Largest || kind == NormKind::Smallest;
+  const auto of = [&](double x) {
+    const double magnitude = scalar::fabs(x);
+    if (kind == NormKind::Count) return x != 0 ? 1.0 : 0.0;
+    if (kind == NormKind::Squares) return x * x;
+    return kind == NormKind::Power ? scalar::pow(magnitude, parameters.power) : magnitude;
+  };
+  const auto join = [&](double a, double b) {
+    if (!chooses) return a + b;
+    return kind == NormKind::Largest ? larger(a, b) : MinFold::join(a, b);
+  };
+  for (int64_t i = blockIdx.x; i < parameters.of.kept.count; i += gridDim.x) {
+    const Terms<From, To> terms(parameters.of, i);
+    double total = kind == NormKind::Smallest ? MinFold::neutral<double>() : 0.0;
+    for_each_in_block(parameters.of.folded.count,
+                      [&](int64_t term) { total = join(total, of(terms.at(term))); });
+    total = block_join(total, join);
+    if (threadIdx.x != 0) continue;
+    if (kind == NormKind::Squares) total = scalar::sqrt(total);
+    if (kind == NormKind::Power) total = scalar::pow(total, 1 / parameters.power);
+    terms.put(total);
   }
 }
 

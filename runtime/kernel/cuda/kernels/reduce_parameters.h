@@ -22,4 +22,12 @@ struct Variance {
   bool takes_root;
 };
 
+// The power-th root of the sum of |x|^power, and what that is for some powers.
+enum class NormKind { Power, Count, Magnitudes, Squares, Largest, Smallest };
+struct VectorNorm {
+  Reduce of;
+  NormKind kind;
+  double power;
+};
+
 }  // namespace dc::runtime::kernel::cuda

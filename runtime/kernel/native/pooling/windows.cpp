@@ -42,8 +42,12 @@ bool can_be_pooled(Call& call, const BoundTensor& in, const BoundTensor& out, si
 
 }  // namespace
 
-PooledDim::PooledDim(int64_t in, std::vector<Window> windows, int64_t step)
-    : windows_(std::move(windows)), covering_(static_cast<size_t>(in)), step_(step) {
+PooledDim::PooledDim(int64_t in, std::vector<Window> windows,
+                     const std::optional<WindowShape>& shape)
+    : shape_(shape),
+      windows_(std::move(windows)),
+      covering_(static_cast<size_t>(in)),
+      step_(shape ? shape->dilation : 1) {
   for (size_t i = 0; i < windows_.size(); ++i) {
     const auto output = static_cast<int64_t>(i);
     for (int64_t at = windows_[i].begin; at < windows_[i].end; at += step_) {
@@ -70,7 +74,7 @@ PooledDim PooledDim::sliding(int64_t in, int64_t out, const WindowShape& shape) 
     window.count = std::max<int64_t>(window.count, 1);
     windows.push_back(window);
   }
-  return {in, std::move(windows), shape.dilation};
+  return {in, std::move(windows), shape};
 }
 
 PooledDim PooledDim::adaptive(int64_t in, int64_t out) {
@@ -80,7 +84,7 @@ PooledDim PooledDim::adaptive(int64_t in, int64_t out) {
     const int64_t begin = i * in / out, end = ((i + 1) * in + out - 1) / out;
     windows.push_back({begin, end, end - begin});
   }
-  return {in, std::move(windows), 1};
+  return {in, std::move(windows), std::nullopt};
 }
 
 bool PooledDim::has_empty_window() const {

@@ -24,7 +24,7 @@ struct WindowShape {
 
 class PooledDim {
  public:
-  PooledDim() : PooledDim(1, {Window{0, 1, 1}}, 1) {}
+  PooledDim() : PooledDim(1, {Window{0, 1, 1}}, WindowShape()) {}
   // Windows of one size; of an output of `out` positions.
   static PooledDim sliding(int64_t in, int64_t out, const WindowShape& shape);
   // Output i covers the input from i / out to (i + 1) / out of its length.
@@ -43,10 +43,13 @@ class PooledDim {
   }
   bool has_empty_window() const;
   bool windows_overlap() const;  // some position is in several
+  // How sliding windows were made; nothing for adaptive ones.
+  const std::optional<WindowShape>& shape() const { return shape_; }
 
  private:
-  PooledDim(int64_t in, std::vector<Window> windows, int64_t step);
+  PooledDim(int64_t in, std::vector<Window> windows, const std::optional<WindowShape>& shape);
 
+  std::optional<WindowShape> shape_;
   std::vector<Window> windows_;
   std::vector<Outputs> covering_;
   int64_t step_ = 1;

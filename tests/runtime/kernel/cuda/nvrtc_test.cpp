@@ -160,6 +160,52 @@ TEST_P(NvrtcCompiles, Attention) {
       {"attention_backward.h", "AttentionBackward", "attention_query_gradients<float, 64>"}};
   expect_kernels(kRows, GetParam());
 }
+TEST_P(NvrtcCompiles, KernelsOfImages) {
+  constexpr Row kRows[] = {{"convolution.h", "Convolution", "convolve_to_maps<float, 4>"},
+                           {"convolution.h", "Convolution", "convolve_to_maps<scalar::BF16, 1>"},
+                           {"convolution.h", "Convolution", "convolve_to_maps<float, 8>"},
+                           {"convolution.h", "Convolution", "convolve_to_image<scalar::BF16, 8>"},
+                           {"convolution.h", "Convolution", "convolve_to_image<double, 4>"},
+                           {"convolution.h", "FilterGradient", "filter_gradients<float, 4>"},
+                           {"convolution.h", "FilterGradient", "filter_gradients<scalar::F16, 1>"},
+                           {"convolution.h", "FilterGradient", "filter_gradients<double, 8>"},
+                           {"convolution.h", "FilterSum", "filter_sums<float>"},
+                           {"convolution.h", "FilterSum", "filter_sums<scalar::BF16>"},
+                           {"batch_norm.h", "BatchNorm", "batch_norm_sums<float>"},
+                           {"batch_norm.h", "BatchNorm", "batch_norm_squares<scalar::BF16>"},
+                           {"batch_norm.h", "BatchNorm", "batch_norm<scalar::BF16>"},
+                           {"batch_norm.h", "BatchNorm", "batch_norm<double>"},
+                           {"batch_norm.h", "BatchNorm", "batch_norm_gradient_sums<scalar::F16>"},
+                           {"batch_norm.h", "BatchNorm", "batch_norm_gradients<float>"},
+                           {"pooling.h", "Pooling", "max_pool<scalar::BF16>"},
+                           {"pooling.h", "Pooling", "max_pool_gradients<float>"},
+                           {"pooling.h", "Pooling", "average_pool<double>"},
+                           {"pooling.h", "Pooling", "average_pool_gradients<scalar::F16>"}};
+  expect_kernels(kRows, GetParam());
+}
+TEST_P(NvrtcCompiles, OrdersScansAndEquations) {
+  constexpr Row kRows[] = {
+      {"order.h", "Order", "sort_rows<float, false>"},
+      {"order.h", "Order", "topk_rows<scalar::BF16, true>"},
+      {"order.h", "Order", "topk_rows<scalar::int64_t, false>"},
+      {"order.h", "Order", "stable_sort_rows<scalar::int64_t, false>"},
+      {"order.h", "Order", "stable_sort_rows<scalar::F16, true>"},
+      {"histogram.h", "Histogram", "histogram_ends<float>"},
+      {"histogram.h", "Histogram", "histogram<scalar::BF16, float>"},
+      {"scan.h", "CumulativeSum", "cumulative_sums<scalar::int64_t, scalar::int64_t>"},
+      {"scan.h", "CumulativeSum", "cumulative_sums<scalar::Bool, scalar::int64_t>"},
+      {"scan.h", "CumulativeSum", "cumulative_sums<scalar::BF16, float>"},
+      {"scan.h", "Extreme", "extremes<float, true>"},
+      {"scan.h", "Extreme", "extremes<scalar::int64_t, false>"},
+      {"scan.h", "Extreme", "extremes<scalar::Bool, true>"},
+      {"reduce.h", "Reduce", "logsumexp<scalar::BF16, scalar::BF16>"},
+      {"reduce.h", "Reduce", "logsumexp<double, double>"},
+      {"reduce.h", "VectorNorm", "vector_norm<scalar::BF16, float>"},
+      {"reduce.h", "VectorNorm", "vector_norm<float, float>"},
+      {"triangular.h", "TriangularSystem", "solve_triangular<float>"},
+      {"triangular.h", "TriangularSystem", "solve_triangular<double>"}};
+  expect_kernels(kRows, GetParam());
+}
 INSTANTIATE_TEST_SUITE_P(Architectures, NvrtcCompiles, ::testing::Values(80, 90, 100),
                          [](const auto& info) { return "sm_" + std::to_string(info.param); });
 

@@ -11,6 +11,7 @@
 
 #include "runtime/kernel/cuda/model_kernels.h"
 #include "runtime/kernel/cuda/products.h"
+#include "runtime/kernel/native/pointwise/expression_tensors.h"
 #include "src/ir/native_ops.h"
 #include "tests/runtime/kernel/aten_cases.h"
 #include "tests/runtime/kernel/cuda/gpu_bench.h"
@@ -28,6 +29,7 @@ bool takes_all() {
   return slow != nullptr && std::string_view(slow) == "1";
 }
 
+// Those with kernels by hand. The others are element-wise, and made from expressions.
 std::vector<std::string> operators() {
   std::vector<std::string> all;
   for (const ir::NativeOp& op : ir::native_ops()) {
@@ -94,8 +96,13 @@ double largest_of(const ExpectedTensor& tensor) {
 }
 double bound_of(const AtenCase& sample, size_t result) {
   const double bound = native_bound(sample.results[result].dtype);
-  // PyTorch rounds its sums over rows to the operands' type.
-  if (sample.op == "aten.native_layer_norm_backward.default")
+  // Where old and new running statistics of 16 bits nearly cancel each other, PyTorch's are up to
+  // 0.02 of the largest away from those in f64.
+  if (sample.op == "aten._native_batch_norm_legit_functional.default" && result >= 3)
+    return 2 * bound;
+  // PyTorch rounds its sums over rows, and those of a batch norm's bias, to the operands' type.
+  if (sample.op == "aten.native_layer_norm_backward.default" ||
+      (result == 2 && sample.op.ends_with("batch_norm_backward.default")))
     return std::max(bound, native_bound(sample.results[0].dtype));
   // Rows of equal elements give 0, or what PyTorch's roundings leave; others numbers around 1.
   if (sample.op == "aten.native_layer_norm.default" && result == 0)
@@ -133,6 +140,16 @@ TEST_P(CudaSamples, GivePyTorchsNumbers) {
   RecordProperty("taken", taken);
   RecordProperty("refused", refused);
 }
+// A plan that runs without libtorch on CPUs has all its kernels on GPUs.
+TEST(CudaKernels, AreThereForEveryOperatorThatCpusHaveOneOf) {
+  for (const ir::NativeOp& op : ir::native_ops()) {
+    const bool has_kernel = kernel::cuda::find_model_kernel(op.overload) != nullptr ||
+                            kernel::cuda::is_product(op.overload) ||
+                            kernel::native::is_operation(op.overload);
+    EXPECT_TRUE(has_kernel) << op.overload;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Operators, CudaSamples, ::testing::ValuesIn(operators()),
                          [](const auto& info) {
                            std::string name = info.param;

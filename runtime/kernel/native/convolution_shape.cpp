@@ -1,18 +1,16 @@
-#include "runtime/kernel/onednn/convolution_shape.h"
+#include "runtime/kernel/native/convolution_shape.h"
 
 #include <algorithm>
 #include <string>
 
-#include "src/base/shape.h"
-
-namespace dc::runtime::kernel::onednn {
+namespace dc::runtime::kernel::native {
 namespace {
 
-// oneDNN computes places with 32 bits.
+// oneDNN and the kernels of GPUs compute places with 32 bits.
 constexpr int64_t kMostStep = 1 << 15;
 
 // One number for all dims, or one for each.
-std::vector<int64_t> numbers_per_dim(native::Call& call, std::string_view name, size_t dims,
+std::vector<int64_t> numbers_per_dim(Call& call, std::string_view name, size_t dims,
                                      int64_t least) {
   std::vector<int64_t> numbers = call.integers(name);
   if (numbers.size() == 1) numbers.resize(dims, numbers[0]);
@@ -40,7 +38,7 @@ bool has_convolution_dims(const BoundTensor& tensor, size_t dims) {
 
 }  // namespace
 
-std::optional<ConvolutionShape> convolution_shape(native::Call& call, const BoundTensor& x,
+std::optional<ConvolutionShape> convolution_shape(Call& call, const BoundTensor& x,
                                                   const BoundTensor& weight, const BoundTensor& y) {
   if (!call.ok()) return std::nullopt;
   const size_t dims = x.sizes.size();
@@ -65,38 +63,8 @@ std::optional<ConvolutionShape> convolution_shape(native::Call& call, const Boun
     call.require(steps >= 0 && steps / stride + 1 == out,
                  "the sizes of the convolution's dims do not fit");
     shape.padding_after.push_back((out - 1) * stride + reach - in - padding);
-    --shape.dilations[i];
   }
   return call.ok() ? std::optional(shape) : std::nullopt;
 }
 
-std::optional<std::vector<int64_t>> dense_strides_of(const BoundTensor& tensor) {
-  std::vector<int64_t> sizes(tensor.sizes.begin(), tensor.sizes.end());
-  if (base::is_contiguous(sizes, tensor.strides)) return base::contiguous_strides(sizes);
-  if (sizes.size() < 3) return std::nullopt;
-  // Rotates the channels behind the other dims, and their strides back.
-  std::vector<int64_t> strides(tensor.strides.begin(), tensor.strides.end());
-  std::rotate(sizes.begin() + 1, sizes.begin() + 2, sizes.end());
-  std::rotate(strides.begin() + 1, strides.begin() + 2, strides.end());
-  if (!base::is_contiguous(sizes, strides)) return std::nullopt;
-  strides = base::contiguous_strides(sizes);
-  std::rotate(strides.begin() + 1, strides.end() - 1, strides.end());
-  return strides;
-}
-
-Layout layout_of_weight(const BoundTensor& weight, const std::vector<int64_t>& strides,
-                        const ConvolutionShape& shape) {
-  Layout layout{{weight.sizes.begin(), weight.sizes.end()}, strides};
-  const int64_t per_group = layout.sizes[0] / shape.groups, step = strides[0] * per_group;
-  layout.sizes[0] = per_group;
-  if (shape.transposed) {
-    std::swap(layout.sizes[0], layout.sizes[1]);
-    std::swap(layout.strides[0], layout.strides[1]);
-  }
-  if (shape.groups == 1) return layout;
-  layout.sizes.insert(layout.sizes.begin(), shape.groups);
-  layout.strides.insert(layout.strides.begin(), step);
-  return layout;
-}
-
-}  // namespace dc::runtime::kernel::onednn
+}  // namespace dc::runtime::kernel::native
