@@ -135,8 +135,9 @@ bool index_put(const KernelTensors& tensors) {
 }
 
 constexpr NativeOp kOps[] = {
-#define DC_NATIVE(overload, condition) {"aten." #overload, condition, false},
-#define DC_ELEMENTWISE(overload, condition) {"aten." #overload, condition, true},
+#define DC_NATIVE(overload, condition) {"aten." #overload, condition, false, true},
+#define DC_ELEMENTWISE(overload, condition) {"aten." #overload, condition, true, true},
+#define DC_CPU_ONLY(overload, condition) {"aten." #overload, condition, false, false},
 #include "src/ir/native_ops.def"
 #undef DC_NATIVE
 };
@@ -158,6 +159,11 @@ const NativeOp* find(std::string_view overload) {
 bool has_native_kernel(const base::KernelSignature& kernel) {
   const NativeOp* op = find(kernel.op());
   return op != nullptr && op->takes(kernel.tensors());
+}
+
+bool has_gpu_kernel(std::string_view overload) {
+  const NativeOp* op = find(overload);
+  return op != nullptr && op->is_on_gpus;
 }
 
 bool is_elementwise(std::string_view overload) {

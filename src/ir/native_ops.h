@@ -12,6 +12,8 @@ namespace dc::ir {
 // Whether there is a native kernel for the operator and the tensors of this signature, of any
 // provider. False for the project's own operators, which have no other kernels.
 bool has_native_kernel(const base::KernelSignature& kernel);
+// Whether device `cuda` has a kernel of an overload; some refuse tensors that the CPU takes.
+bool has_gpu_kernel(std::string_view overload);
 // Whether a fused kernel can do what the operator's native kernel does.
 bool is_elementwise(std::string_view overload);
 
@@ -19,6 +21,7 @@ struct NativeOp {
   std::string_view overload;  // "aten.mm.default"
   bool (*takes)(const base::KernelTensors& tensors);
   bool is_elementwise;
+  bool is_on_gpus;
 };
 std::span<const NativeOp> native_ops();  // in the table's order
 
