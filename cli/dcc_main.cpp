@@ -140,13 +140,17 @@ void add_profile(CLI::App& app, dc::cli::ProfileArguments& a) {
   CLI::App* sub =
       app.add_subcommand("profile", "Measure a model's kernels and this machine's collectives");
   example(sub, "profile model.pt2 -n 2 -o prof.json",
-          "profile model.pt2 -n 2 --offload-dir /scratch -o prof.json");
+          "profile model.pt2 -n 2 --offload-dir /scratch -o prof.json",
+          "profile model.pt2 -n 8 --device cuda -o prof.json");
   sub->add_option("model", a.model, "Archive written by scripts/export.py")->required();
   sub->add_option("-o,--output", a.output, "prof.json to write")->required();
   CLI::Option* ranks =
       sub->add_option("-n,--ranks", a.ranks, "Start this many ranks on this machine")
           ->check(CLI::Range(1, 4096));
   add_dims(sub, a.dims);
+  sub->add_option("--device", a.device, "What is measured: cpu, or cuda: a GPU for each rank")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
   sub->add_option("--comm", a.comm, "What carries collectives; auto chooses by host and launcher")
       ->check(CLI::IsMember(dc::runtime::comm::backend_names()))
       ->capture_default_str();

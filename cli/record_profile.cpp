@@ -34,7 +34,7 @@ Status write(const std::string& path, const std::string& offload_dir,
   DC_ASSIGN_OR_RETURN(all.copies, runtime::measure::measure_copies(device, offload_dir));
   // The workspace that the plan reserves may be an estimate, so it is measured too.
   DC_ASSIGN_OR_RETURN(const std::vector<base::KernelMeasurement> scratch,
-                      runtime::measure::measure_scratch(plan));
+                      runtime::measure::measure_scratch(plan, device));
   std::map<base::KernelSignature, int64_t> bytes;
   for (const base::KernelMeasurement& row : scratch) bytes[row.signature] = row.scratch_bytes;
   for (base::KernelMeasurement& row : all.kernels) row.scratch_bytes = bytes[row.signature];

@@ -42,7 +42,7 @@ std::string model_of(const runtime::plan::Plan& plan) {
 base::Result<cache::PlanCache> open_cache() {
   std::string folder = base::cache_directory();
   if (!folder.empty()) return cache::PlanCache(std::move(folder));
-  return base::Status(base::ErrorKind::Usage, "DC2818",
+  return base::Status(base::ErrorKind::Usage, "DC2819",
                       "there is no cache: DCC_CACHE_DIR, XDG_CACHE_HOME and HOME are not set; set "
                       "DCC_CACHE_DIR to its folder");
 }

@@ -46,7 +46,8 @@ struct ProfileArguments {
   std::string model;
   std::vector<std::string> dims;  // "batch=4": sizes of dynamic dims
   std::string output;
-  int ranks = 0;  // 0: as the launcher says, one if there is none
+  int ranks = 0;               // 0: as the launcher says, one if there is none
+  std::string device = "cpu";  // or "cuda"
   std::string comm = "auto";
   std::string job_key;      // a file; empty: DCRUN_JOB_KEY or nothing
   std::string offload_dir;  // empty: copies to disk are not measured

@@ -25,7 +25,8 @@ using base::Status;
 
 // About this host, so it is said but not recorded.
 void warn_of_other_machine(const std::string& path, const base::Measurements& measured) {
-  if (measured.origin == base::ProfileOrigin::Synthetic) return;
+  const bool is_of_gpus = measured.machine.device == base::DeviceKind::Cuda;
+  if (measured.origin == base::ProfileOrigin::Synthetic || is_of_gpus) return;
   const std::string &then = measured.machine.cpu, now = runtime::measure::cpu_name();
   if (then == now) return;
   std::fprintf(stderr, "warning: other-machine: profile %s was measured on %s, this is %s\n",

@@ -8,7 +8,9 @@
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/hosts.h"
 #include "runtime/comm/job_key.h"
+#include "runtime/comm/nccl.h"
 #include "runtime/comm/rendezvous.h"
+#include "runtime/exec/open_gpu.h"
 #include "runtime/measure/measure.h"
 #include "src/base/file.h"
 #include "src/base/refused.h"
@@ -63,6 +65,19 @@ Status check_output(const ProfileArguments& arguments) {
   return base::check_output(arguments.output, inputs);
 }
 
+// Of options that GPUs do not take.
+Status check_device(const ProfileArguments& arguments) {
+  if (arguments.device != base::name(base::DeviceKind::Cuda)) return {};
+  const char* const given = !arguments.offload_dir.empty() ? "--offload-dir"
+                            : arguments.fusions > 0        ? "--fusions"
+                                                           : nullptr;
+  if (given == nullptr) return {};
+  return Status(ErrorKind::Unsupported, "DC2818",
+                std::string(given) +
+                    ": this version does not measure that on GPUs; leave it out, "
+                    "or profile with --device cpu");
+}
+
 // What can go wrong before anything is measured; the output is rank 0's.
 Status make_ready(const ProfileArguments& arguments, int rank, driver::Model& model) {
   if (rank == 0) DC_RETURN_IF_ERROR(check_output(arguments));
@@ -95,26 +110,43 @@ Status measure(const ProfileArguments& arguments, const runtime::comm::LaunchInf
   const auto fused = static_cast<int64_t>(all.alone.size());
   const std::string alone =
       arguments.fusions > 0 ? ", " + base::count_of(fused, "fused kernel") + " alone" : "";
-  std::printf("%s: %zu kernels%s, %zu collective sizes, %s with %s each on %s\n",
-              arguments.output.c_str(), all.kernels.size(), alone.c_str(), all.collectives.size(),
-              base::count_of(launch.world, "rank").c_str(),
-              base::count_of(arguments.threads, "thread").c_str(), all.machine.cpu.c_str());
+  const std::string where =
+      all.machine.gpu ? "a GPU each, " + all.machine.gpu->name
+                      : base::count_of(arguments.threads, "thread") + " each on " + all.machine.cpu;
+  std::printf("%s: %zu kernels%s, %zu collective sizes, %s with %s\n", arguments.output.c_str(),
+              all.kernels.size(), alone.c_str(), all.collectives.size(),
+              base::count_of(launch.world, "rank").c_str(), where.c_str());
   const bool has_libtorch =
       std::ranges::any_of(all.kernels, [](const base::KernelMeasurement& kernel) {
         return kernel.signature.provider() == base::Provider::Aten;
       });
-  if (!has_libtorch)
+  if (!has_libtorch && !all.machine.gpu)
     std::printf("libtorch's kernels have no figures: libdcrun_aten.so cannot be used here\n");
   return {};
 }
 
-Status profile_rank(const ProfileArguments& arguments, const runtime::comm::LaunchInfo& launch) {
-  set_threads(arguments.threads);
+// The ranks, connected, on the devices that are to be measured.
+Result<std::unique_ptr<runtime::comm::ProcessGroup>> connect(
+    const ProfileArguments& arguments, const runtime::comm::LaunchInfo& launch) {
+  const bool on_gpus = arguments.device == base::name(base::DeviceKind::Cuda);
   runtime::comm::CommOptions comm;
   comm.backend = arguments.comm;
   comm.threads_per_rank = arguments.threads;  // pinned as dcrun's ranks are
-  DC_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::comm::ProcessGroup> job,
+  if (on_gpus && launch.world == 1) {
+    DC_ASSIGN_OR_RETURN(comm.device,
+                        runtime::device::open_device(base::DeviceKind::Cuda, launch.local_rank));
+  }
+  DC_ASSIGN_OR_RETURN(std::unique_ptr<runtime::comm::ProcessGroup> job,
                       runtime::comm::connect(launch, comm));
+  if (!on_gpus || launch.world == 1) return job;
+  return runtime::comm::add_nccl(std::move(job),
+                                 runtime::exec::open_gpu(launch.local_rank, comm.timeout));
+}
+
+Status profile_rank(const ProfileArguments& arguments, const runtime::comm::LaunchInfo& launch) {
+  set_threads(arguments.threads);
+  DC_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::comm::ProcessGroup> job,
+                      connect(arguments, launch));
   Status status = measure(arguments, launch, *job);
   job->leave(status);
   return status;
@@ -142,6 +174,7 @@ int run_profile(const ProfileArguments& arguments, int argc, char** argv) {
                              " does not divide the " + std::to_string(world) +
                              " ranks; give the number of ranks of each host"));
   }
+  if (Status status = check_device(arguments); !status.ok()) return finish(status);
   if (starts_ranks) {
     // One message here instead of one from every rank.
     if (Status status = check_output(arguments); !status.ok()) return finish(status);

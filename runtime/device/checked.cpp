@@ -135,6 +135,7 @@ class CheckedDevice final : public Device {
 
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<HostStream>(window_); }
   std::unique_ptr<Event> make_event() override { return std::make_unique<HostEvent>(); }
+  std::unique_ptr<Timestamp> make_timestamp() override { return std::make_unique<HostTimestamp>(); }
 
  private:
   HiddenSpace& space_;

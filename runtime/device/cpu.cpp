@@ -44,6 +44,7 @@ class CpuDevice final : public Device {
     return std::make_unique<HostStream>(AddressWindow());
   }
   std::unique_ptr<Event> make_event() override { return std::make_unique<HostEvent>(); }
+  std::unique_ptr<Timestamp> make_timestamp() override { return std::make_unique<HostTimestamp>(); }
 };
 
 }  // namespace

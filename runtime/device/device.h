@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -14,6 +15,7 @@
 #include "runtime/device/graph.h"
 #include "runtime/device/stream.h"
 #include "src/base/device_kind.h"
+#include "src/base/machine_identity.h"
 #include "src/base/status.h"
 
 namespace dc::runtime::device {
@@ -39,6 +41,7 @@ class Device {
 
   virtual std::unique_ptr<Stream> make_stream() = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
+  virtual std::unique_ptr<Timestamp> make_timestamp() = 0;
   // Records what `issue` issues to these streams in place of doing it: kernels, copies, fills,
   // signals, and waits for signals that it has issued itself. Where the host's cores are the
   // streams there is nothing to gain: null. A failure of `issue`; Unavailable (69).
@@ -47,6 +50,9 @@ class Device {
       [[maybe_unused]] const std::function<base::Status()>& issue) {
     return std::unique_ptr<Graph>();
   }
+
+  // What a profile says about it; nothing about devices that are the host's cores.
+  virtual std::optional<base::GpuIdentity> gpu() const { return std::nullopt; }
 
   std::string_view name() const { return base::name(kind()); }
 };

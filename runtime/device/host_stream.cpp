@@ -1,5 +1,6 @@
 #include "runtime/device/host_stream.h"
 
+#include <chrono>
 #include <cstring>
 
 namespace dc::runtime::device {
@@ -28,6 +29,15 @@ void HostEvent::cancel() {
   counter_.notify_all();
 }
 
+void HostTimestamp::write() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  time_ns_ = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
+
+base::Result<int64_t> HostTimestamp::since(const Timestamp& earlier) const {
+  return time_ns_ - static_cast<const HostTimestamp&>(earlier).time_ns_;
+}
+
 void HostStream::copy(std::byte* to, const std::byte* from, int64_t bytes) {
   std::memmove(resolve(to), resolve(from), static_cast<size_t>(bytes));
 }
@@ -39,6 +49,8 @@ void HostStream::fill(std::byte* to, std::byte value, int64_t bytes) {
 void HostStream::signal(Event& event, uint32_t value) {
   static_cast<HostEvent&>(event).signal(value);
 }
+
+void HostStream::write_timestamp(Timestamp& to) { static_cast<HostTimestamp&>(to).write(); }
 
 bool HostStream::wait(Event& event, uint32_t value) { return event.wait(value); }
 

@@ -19,6 +19,15 @@ class HostEvent final : public Event {
   std::atomic<uint32_t> counter_{0};
 };
 
+class HostTimestamp final : public Timestamp {
+ public:
+  void write();
+  base::Result<int64_t> since(const Timestamp& earlier) const override;
+
+ private:
+  int64_t time_ns_ = 0;
+};
+
 class HostStream final : public Stream {
  public:
   explicit HostStream(AddressWindow window) : Stream(window) {}
@@ -27,6 +36,7 @@ class HostStream final : public Stream {
   // Of events of such a device.
   void signal(Event& event, uint32_t value) override;
   bool wait(Event& event, uint32_t value) override;
+  void write_timestamp(Timestamp& to) override;  // of such a device
   base::Status drain() override { return base::ok_status(); }
 };
 

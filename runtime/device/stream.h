@@ -7,6 +7,7 @@
 
 #include "runtime/device/address_window.h"
 #include "runtime/device/event.h"
+#include "runtime/device/timestamp.h"
 #include "src/base/status.h"
 
 namespace dc::runtime::device {
@@ -27,6 +28,9 @@ class Stream {
   // What is issued afterwards runs when the counter is at least `value`. False when the event was
   // cancelled instead. On a GPU the signal is issued before the wait.
   [[nodiscard]] virtual bool wait(Event& event, uint32_t value) = 0;
+  // Notes the time when everything issued before is done; in a recording, each time that its graph
+  // comes to this point.
+  virtual void write_timestamp(Timestamp& to) = 0;
   // The host sleeps until everything issued is done. The first failure of it, of this and of every
   // later call: Unavailable (69), OutOfMemory (80).
   virtual base::Status drain() = 0;

@@ -83,11 +83,11 @@ class Binding {
   Status open_providers() {
     const bool needs_aten =
         has_kernel([](const plan::Instruction& in) { return in.provider == plan::Provider::Aten; });
-    if (bound_.device_.kind() == base::DeviceKind::Cuda) return make_cuda_provider(needs_aten);
+    bound_.native_ = kernel::make_provider(bound_.device_);
+    if (bound_.device_.kind() == base::DeviceKind::Cuda) return needs_aten ? no_aten() : Status();
     // The model's operators, of either provider, are what uses a rank's threads.
     if (has_kernel([](const plan::Instruction& in) { return in.op.starts_with("aten."); }))
       DC_RETURN_IF_ERROR(enough_threads());
-    bound_.native_ = kernel::make_native_provider();
     DC_ASSIGN_OR_RETURN(bound_.missing_scratch_,
                         bound_.native_->take_missing_scratch(bound_.addresses_));
     if (!needs_aten) return base::ok_status();
@@ -101,14 +101,10 @@ class Binding {
     return base::ok_status();
   }
 
-  Status make_cuda_provider(bool needs_aten) {
-    if (needs_aten) {
-      return Status(ErrorKind::Unsupported, "DC6624",
-                    "this version runs no kernels of libtorch on GPUs; run with --device cpu")
-          .add_context(kernel::libtorch_operators(plan_));
-    }
-    bound_.native_ = kernel::make_cuda_provider(bound_.device_);
-    return base::ok_status();
+  Status no_aten() const {
+    return Status(ErrorKind::Unsupported, "DC6624",
+                  "this version runs no kernels of libtorch on GPUs; run with --device cpu")
+        .add_context(kernel::libtorch_operators(plan_));
   }
 
   template <typename Condition>
@@ -297,6 +293,11 @@ class Binding {
       return Status(
           ErrorKind::Unsupported, "DC6619",
           "the plan copies '" + src.name + "' from disk to disk, which this version cannot do");
+    }
+    if ((from_disk || to_disk) && bound_.device_.kind() == base::DeviceKind::Cuda) {
+      return Status(ErrorKind::Unsupported, "DC6626",
+                    "the plan moves values between device and disk, which this version does not do "
+                    "on GPUs; compile with --offload-space host, or run with --device cpu");
     }
     if (from_disk || to_disk) {
       bound.on_disk = bound_.outside_->disk->extent(from_disk ? instruction.src : instruction.dst);

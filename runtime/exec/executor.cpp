@@ -1,6 +1,7 @@
 #include "runtime/exec/executor.h"
 
 #include "runtime/exec/issuer.h"
+#include "runtime/exec/program_times.h"
 
 namespace dc::runtime::exec {
 namespace {
@@ -22,12 +23,25 @@ std::unique_ptr<Issuer> make_issuer(BoundPlan& bound, const ExecutorOptions& opt
 class PlanExecutor final : public Executor {
  public:
   PlanExecutor(std::unique_ptr<BoundPlan> bound, const ExecutorOptions& options)
-      : bound_(std::move(bound)), issuer_(make_issuer(*bound_, options)) {}
+      : bound_(std::move(bound)),
+        times_(bound_->programs().size()),
+        issuer_(make_issuer(*bound_, options)) {}
 
   kernel::BoundTensor tensor(int32_t id) const override { return bound_->tensor(id); }
   device::Device& device() const override { return bound_->device(); }
   void observe(Observer observer) override { issuer_->observe(std::move(observer)); }
   Status run(int32_t program) override { return issuer_->run(program); }
+  base::Result<std::vector<int64_t>> time(int32_t program) override {
+    const auto index = static_cast<size_t>(program);
+    std::unique_ptr<ProgramTimes>& times = times_[index];
+    if (times == nullptr) times = std::make_unique<ProgramTimes>(device());
+    issuer_->write_times(times.get());
+    Status status = issuer_->run(program);
+    issuer_->write_times(nullptr);
+    DC_RETURN_IF_ERROR(std::move(status));
+    DC_RETURN_IF_ERROR(issuer_->finish());
+    return times->read(bound_->plan().programs[index].instructions.size());
+  }
   Status finish() override { return issuer_->finish(); }
   comm::Traffic traffic() const override { return bound_->traffic(); }
   CommunicationTime communication_time() const override { return issuer_->communication_time(); }
@@ -38,7 +52,8 @@ class PlanExecutor final : public Executor {
 
  private:
   std::unique_ptr<BoundPlan> bound_;
-  std::unique_ptr<Issuer> issuer_;  // ends before what it issues
+  std::vector<std::unique_ptr<ProgramTimes>> times_;  // by program, of those that were timed
+  std::unique_ptr<Issuer> issuer_;                    // ends before what it issues
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runtime/comm/rendezvous.h"
 #include "runtime/kernel/kernel.h"
@@ -44,6 +45,11 @@ class Executor {
   // logging. After a failure on any stream every later call returns the same failure.
   // Collectives that a later run waits for may still be under way when it returns.
   virtual base::Status run(int32_t program) = 0;
+  // Runs the program once, waits until nothing is under way, and says how long each of its
+  // instructions took compute, by timestamps on its stream: nanoseconds by instruction, from the
+  // end of the one before to its own, 0 for those of other streams. What is launched as a graph by
+  // run() is so here, with the timestamps in it.
+  virtual base::Result<std::vector<int64_t>> time(int32_t program) = 0;
   virtual base::Status finish() = 0;  // waits until nothing is under way: before state is read
   virtual comm::Traffic traffic() const = 0;  // summed over communicators
   // Since prepare, on this rank. What is not exposed was hidden behind compute.

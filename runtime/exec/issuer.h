@@ -8,6 +8,8 @@
 
 namespace dc::runtime::exec {
 
+class ProgramTimes;  // program_times.h
+
 class Issuer {
  public:
   // Cancels all waits for events, then returns when the issuing threads have ended.
@@ -15,6 +17,8 @@ class Issuer {
   // As Executor's functions of these names.
   virtual void observe(Executor::Observer observer) = 0;
   virtual base::Status run(int32_t program) = 0;
+  // Runs from now on write them, always the same of one program; null: they write none.
+  virtual void write_times(ProgramTimes* times) = 0;
   virtual base::Status finish() = 0;
   virtual Executor::CommunicationTime communication_time() const = 0;
 };

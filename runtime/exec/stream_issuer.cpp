@@ -1,6 +1,8 @@
+#include <utility>
 #include <vector>
 
 #include "runtime/exec/issuer.h"
+#include "runtime/exec/program_times.h"
 #include "runtime/exec/run_failure.h"
 
 namespace dc::runtime::exec {
@@ -37,7 +39,10 @@ std::vector<Issue> in_order(const BoundProgram& program) {
 class StreamIssuer final : public Issuer {
  public:
   StreamIssuer(BoundPlan& bound, bool graphs)
-      : bound_(bound), graphs_(bound.programs().size()), uses_graphs_(graphs) {
+      : bound_(bound),
+        graphs_(bound.programs().size()),
+        timed_graphs_(bound.programs().size()),
+        uses_graphs_(graphs) {
     for (const BoundProgram& program : bound.programs()) programs_.push_back(in_order(program));
     for (const std::vector<Issue>& program : programs_)
       for (const Issue& issue : program)
@@ -51,6 +56,7 @@ class StreamIssuer final : public Issuer {
   }
 
   void observe(Executor::Observer observer) override { observer_ = std::move(observer); }
+  void write_times(ProgramTimes* times) override { times_ = times; }
 
   Status run(int32_t program) override {
     if (failure_.happened()) return failure_.status();
@@ -89,20 +95,31 @@ class StreamIssuer final : public Issuer {
     }
     return base::ok_status();
   }
+  // With timestamps between them if the run is timed.
+  template <typename Condition>
+  Status issue_timed_if(Condition wanted, int32_t program, uint32_t run) {
+    if (times_ != nullptr) times_->begin(bound_.stream(0));
+    DC_RETURN_IF_ERROR(issue_if(wanted, program, run));
+    if (times_ != nullptr) times_->end(bound_.stream(0));
+    return base::ok_status();
+  }
   Status issue_all(int32_t program, uint32_t run) {
-    return issue_if([](const Command&) { return true; }, program, run);
+    return issue_timed_if([](const Command&) { return true; }, program, run);
   }
 
   Status launch(int32_t program, uint32_t run) {
     const auto waits_before = [](const Command& command) {
       return command.kind == CommandKind::WaitPreviousRun;
     };
+    ProgramTimes* const times = std::exchange(times_, nullptr);  // of the graph alone
     DC_RETURN_IF_ERROR(issue_if(waits_before, program, run));
-    std::unique_ptr<device::Graph>& graph = graphs_[static_cast<size_t>(program)];
+    times_ = times;
+    std::unique_ptr<device::Graph>& graph =
+        (times != nullptr ? timed_graphs_ : graphs_)[static_cast<size_t>(program)];
     if (graph == nullptr) {
       auto recorded = bound_.device().record(streams_, [&] {
-        return issue_if([&](const Command& command) { return !waits_before(command); }, program,
-                        run);
+        return issue_timed_if([&](const Command& command) { return !waits_before(command); },
+                              program, run);
       });
       if (!recorded.ok()) return fail(std::move(recorded).status());
       graph = std::move(recorded).value();
@@ -115,6 +132,8 @@ class StreamIssuer final : public Issuer {
   Status one(const Issue& issue, int32_t program, uint32_t run) {
     device::Stream& stream = bound_.stream(issue.stream);
     DC_RETURN_IF_ERROR(bound_.issue(issue.command, program, stream, run));
+    if (times_ != nullptr && issue.stream == 0)
+      times_->command_issued(stream, issue.command.instruction);
     if (issue.stream != 0 || !observer_ || issue.command.kind == CommandKind::Poison)
       return base::ok_status();
     DC_RETURN_IF_ERROR(stream.drain());
@@ -138,7 +157,9 @@ class StreamIssuer final : public Issuer {
   RunFailure failure_;
   std::vector<std::vector<Issue>> programs_;
   std::vector<device::Stream*> streams_;
-  std::vector<std::unique_ptr<device::Graph>> graphs_;  // by program, from its first run on
+  // By program, from its first run on; with its timestamps, from its first run that is timed.
+  std::vector<std::unique_ptr<device::Graph>> graphs_, timed_graphs_;
+  ProgramTimes* times_ = nullptr;  // of the run that is timed, compute's
   bool uses_graphs_, was_graph_ = false;
 };
 

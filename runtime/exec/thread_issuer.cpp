@@ -3,6 +3,7 @@
 
 #include "runtime/exec/issuer.h"
 #include "runtime/exec/issuing_thread.h"
+#include "runtime/exec/program_times.h"
 #include "runtime/exec/run_failure.h"
 #include "runtime/exec/trace.h"
 
@@ -51,6 +52,7 @@ class ThreadIssuer final : public Issuer {
   }
 
   void observe(Executor::Observer observer) override { observer_ = std::move(observer); }
+  void write_times(ProgramTimes* times) override { times_of_run_ = times; }
 
   Status run(int32_t program) override {
     BoundProgram& what = bound_.program(program);
@@ -87,6 +89,8 @@ class ThreadIssuer final : public Issuer {
   void issue(int32_t program, size_t stream, uint32_t run) {
     const bool observed = stream == 0 && observer_ != nullptr;
     device::Stream& on = bound_.stream(stream);
+    ProgramTimes* const times = stream == 0 ? times_of_run_ : nullptr;
+    if (times != nullptr) times->begin(on);
     for (const Command& command : bound_.program(program).commands[stream]) {
       if (failure_.happened()) return;
       const bool timed =
@@ -98,11 +102,13 @@ class ThreadIssuer final : public Issuer {
         status = observer_(program, command.instruction);
       }
       if (!status.ok()) return fail(std::move(status), program, command);
+      if (times != nullptr) times->command_issued(on, command.instruction);
       count(command, stream, end - begin);
       if (trace_ && command.kind != CommandKind::Poison && command.kind != CommandKind::Signal) {
         trace_->record(static_cast<int32_t>(stream), program, command.instruction, run, begin, end);
       }
     }
+    if (times != nullptr) times->end(on);
   }
 
   static bool is_wait(const Command& command) {
@@ -137,6 +143,7 @@ class ThreadIssuer final : public Issuer {
   BoundPlan& bound_;
   TraceRecorder* trace_;
   Executor::Observer observer_;
+  ProgramTimes* times_of_run_ = nullptr;  // compute's
   RunFailure failure_;
   std::vector<StreamTime> times_;                            // by stream, written by its thread
   std::vector<std::vector<std::unique_ptr<Queue>>> queues_;  // by program and stream

@@ -78,8 +78,8 @@ class KernelProvider {
   // scratch than planned.
   virtual base::Result<std::unique_ptr<Kernel>> prepare(const plan::Instruction& instruction,
                                                         const AddressMap& addresses) = 0;
-  // Bytes of scratch the instruction's kernel needs on this CPU, for the profile: measured by
-  // running it once on separate memory, where it cannot say so itself.
+  // Bytes of scratch the instruction's kernel needs on this CPU or GPU, for the profile: measured
+  // by running it once on separate memory, where it cannot say so itself.
   virtual base::Result<int64_t> measure_scratch(const plan::Instruction& instruction,
                                                 const AddressMap& addresses) = 0;
   // Before the first prepare: takes memory for kernels that need more scratch than the plan has,
@@ -97,6 +97,8 @@ std::unique_ptr<KernelProvider> make_native_provider();
 // without NVRTC (DC6150), with an unknown one (DC6151) or one that is newer than the driver
 // (DC6152).
 std::unique_ptr<KernelProvider> make_cuda_provider(device::Device& device);
+// Of these the one whose kernels run on that device.
+std::unique_ptr<KernelProvider> make_provider(device::Device& device);
 // Opens the plug-in libdcrun_aten.so next to the program (or $DCRUN_PLUGIN_DIR); Unavailable (69)
 // with the reason if it cannot. `threads`: intra-op threads.
 base::Result<std::unique_ptr<KernelProvider>> open_aten_provider(int threads);

@@ -1,54 +1,58 @@
 #include "runtime/measure/busy.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "runtime/measure/samples.h"
 
 namespace dc::runtime::measure {
-namespace {
 
-// Small enough for tens of microseconds, so that short windows hold many products.
-constexpr size_t kSize = 64;
-using Matrix = std::vector<float>;
+using base::Status;
 
-void multiply(const Matrix& a, const Matrix& b, Matrix& c) {
-  std::fill(c.begin(), c.end(), 0.0f);
-  for (size_t i = 0; i < kSize; ++i) {
-    for (size_t k = 0; k < kSize; ++k) {
-      const float factor = a[i * kSize + k];
-      for (size_t j = 0; j < kSize; ++j) c[i * kSize + j] += factor * b[k * kSize + j];
+Busy::Busy(device::Device& device, std::vector<std::unique_ptr<Product>> products)
+    : device_(device) {
+  for (std::unique_ptr<Product>& product : products) {
+    Worker& worker = *workers_.emplace_back(std::make_unique<Worker>());
+    worker.product = std::move(product);
+    worker.thread = std::thread([this, &worker] { work(worker); });
+  }
+}
+
+Busy::~Busy() { (void)stop(); }
+
+// A GPU always has some that wait, so that it never waits for the host.
+void Busy::work(Worker& worker) const {
+  constexpr size_t kAhead = 8;
+  std::array<std::unique_ptr<device::Event>, kAhead> events;
+  for (auto& event : events) event = device_.make_event();
+  const std::unique_ptr<device::Stream> stream = device_.make_stream();
+  for (int64_t issued = 0; !stop_.load(std::memory_order_relaxed) && worker.status.ok(); ++issued) {
+    device::Event& event = *events[static_cast<size_t>(issued) % kAhead];
+    const auto round = static_cast<uint32_t>(issued / kAhead) + 1;
+    if (round > 1) {
+      if (!event.wait(round - 1)) break;
+      worker.done.fetch_add(1, std::memory_order_relaxed);
     }
+    worker.status = worker.product->launch(*stream);
+    stream->signal(event, round);
   }
+  Status drained = stream->drain();
+  if (worker.status.ok()) worker.status = std::move(drained);
 }
 
-void work(const std::atomic<bool>& stop, std::atomic<int64_t>& products) {
-  Matrix a(kSize * kSize, 0.01f), b(kSize * kSize, 1.0f / kSize), c(kSize * kSize);
-  while (!stop.load(std::memory_order_relaxed)) {
-    multiply(a, b, c);
-    std::swap(a, c);  // the next product depends on this one, and all stay finite
-    products.fetch_add(1, std::memory_order_relaxed);
-  }
-}
-
-}  // namespace
-
-Busy::Busy(int threads) {
-  for (int i = 0; i < threads; ++i) {
-    workers_.push_back(std::make_unique<Worker>());
-    Worker& worker = *workers_.back();
-    worker.thread = std::thread([this, &worker] { work(stop_, worker.products); });
-  }
-}
-
-Busy::~Busy() {
+Status Busy::stop() {
   stop_ = true;
-  for (const auto& worker : workers_) worker->thread.join();
+  for (const auto& worker : workers_) {
+    if (worker->thread.joinable()) worker->thread.join();
+  }
+  for (const auto& worker : workers_) DC_RETURN_IF_ERROR(worker->status);
+  return {};
 }
 
 int64_t Busy::products() const {
   int64_t sum = 0;
-  for (const auto& worker : workers_) sum += worker->products.load(std::memory_order_relaxed);
+  for (const auto& worker : workers_) sum += worker->done.load(std::memory_order_relaxed);
   return sum;
 }
 

@@ -1,5 +1,5 @@
-// Busy: threads that multiply matrices, as a step's compute would, and how far they get. Private to
-// this folder.
+// Busy: streams on which matrices are multiplied, as a step's compute would, and how far they get.
+// Private to this folder.
 #pragma once
 
 #include <atomic>
@@ -9,25 +9,47 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/device/device.h"
+#include "src/base/status.h"
+
 namespace dc::runtime::measure {
+
+// Multiplies the same matrices again and again, on a stream of its device.
+class Product {
+ public:
+  virtual ~Product() = default;
+  virtual base::Status launch(device::Stream& stream) = 0;
+};
 
 class Busy {
  public:
-  explicit Busy(int threads);
+  // A stream for each product.
+  Busy(device::Device& device, std::vector<std::unique_ptr<Product>> products);
   ~Busy();  // stops them
   Busy(const Busy&) = delete;
   Busy& operator=(const Busy&) = delete;
 
-  int64_t products() const;  // done so far, by all threads together
+  int64_t products() const;  // done so far, on all streams together
+  base::Status stop();       // and waits for all; the first failure
 
  private:
   struct Worker {
-    std::atomic<int64_t> products{0};
+    std::unique_ptr<Product> product;
+    std::atomic<int64_t> done{0};
+    base::Status status;
     std::thread thread;
   };
+  void work(Worker& worker) const;
+
+  device::Device& device_;
   std::atomic<bool> stop_{false};
   std::vector<std::unique_ptr<Worker>> workers_;
 };
+
+// Products that keep a device busy, each tens of microseconds long: one of the host's cores for
+// each of `threads`; or a GPU. Unsupported (81), Unavailable (69) if it multiplies no matrices.
+base::Result<std::vector<std::unique_ptr<Product>>> make_products(device::Device& device,
+                                                                  int threads);
 
 // Products that were done in a stretch of time.
 struct Progressed {

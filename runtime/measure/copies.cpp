@@ -1,7 +1,8 @@
+#include <algorithm>
 #include <array>
+#include <functional>
 #include <memory>
 
-#include "runtime/exec/trace.h"
 #include "runtime/measure/measure.h"
 #include "runtime/measure/samples.h"
 #include "runtime/memory/disk_space.h"
@@ -16,25 +17,42 @@ constexpr std::array<int64_t, 7> kSizes = {4 << 10, 16 << 10, 64 << 10, 256 << 1
                                            1 << 20, 4 << 20,  16 << 20};
 constexpr int kCopyWarmup = 2, kCopyRepeats = 9;
 
-// There and back again, of every size.
+// Of the size of that index, on the stream.
 using Copy = std::function<Status(size_t size)>;
 
-Status add(const char* here, const char* there, const Copy& out, const Copy& back,
+// There and back again, of every size.
+struct Both {
+  const char *here, *there;
+  Copy out, back;
+};
+
+// How long each copy of a size takes the stream, out and back in turns.
+Result<std::array<base::Timing, 2>> time_of(device::Device& device, device::Stream& stream,
+                                            const Both& both, size_t size) {
+  std::vector<std::unique_ptr<device::Timestamp>> stamps;
+  for (int i = 0; i <= 2 * (kCopyWarmup + kCopyRepeats); ++i)
+    stamps.push_back(device.make_timestamp());
+  stream.write_timestamp(*stamps[0]);
+  for (size_t i = 1; i < stamps.size(); ++i) {
+    DC_RETURN_IF_ERROR(i % 2 == 1 ? both.out(size) : both.back(size));
+    stream.write_timestamp(*stamps[i]);
+  }
+  DC_RETURN_IF_ERROR(stream.drain());
+  std::vector<int64_t> times[2];
+  for (size_t i = 1 + 2 * kCopyWarmup; i < stamps.size(); ++i) {
+    DC_ASSIGN_OR_RETURN(const int64_t time, stamps[i]->since(*stamps[i - 1]));
+    times[(i + 1) % 2].push_back(std::max<int64_t>(time, 1));
+  }
+  return std::array{summarize(times[0]), summarize(times[1])};
+}
+
+Status add(device::Device& device, device::Stream& stream, const Both& both,
            std::vector<base::CopyMeasurement>& rows) {
   std::vector<base::CopyMeasurement> returns;
   for (size_t s = 0; s < kSizes.size(); ++s) {
-    std::vector<int64_t> times[2];
-    for (int i = 0; i < kCopyWarmup + kCopyRepeats; ++i) {
-      const int64_t begin = exec::TraceRecorder::now();
-      DC_RETURN_IF_ERROR(out(s));
-      const int64_t middle = exec::TraceRecorder::now();
-      DC_RETURN_IF_ERROR(back(s));
-      if (i < kCopyWarmup) continue;
-      times[0].push_back(middle - begin);
-      times[1].push_back(exec::TraceRecorder::now() - middle);
-    }
-    rows.push_back({here, there, kSizes[s], summarize(times[0])});
-    returns.push_back({there, here, kSizes[s], summarize(times[1])});
+    DC_ASSIGN_OR_RETURN(const auto timings, time_of(device, stream, both, s));
+    rows.push_back({both.here, both.there, kSizes[s], timings[0]});
+    returns.push_back({both.there, both.here, kSizes[s], timings[1]});
   }
   rows.insert(rows.end(), returns.begin(), returns.end());
   return {};
@@ -76,7 +94,7 @@ Result<std::vector<base::CopyMeasurement>> measure_copies(device::Device& device
     stream->copy(here->base(), there->base(), kSizes[s]);
     return {};
   };
-  DC_RETURN_IF_ERROR(add("device", "host", out, back, rows));
+  DC_RETURN_IF_ERROR(add(device, *stream, {"device", "host", out, back}, rows));
   if (offload_dir.empty()) return rows;
   const plan::Plan plan = plan_of_sizes();
   DC_ASSIGN_OR_RETURN(const std::unique_ptr<memory::DiskSpace> disk,
@@ -87,7 +105,7 @@ Result<std::vector<base::CopyMeasurement>> measure_copies(device::Device& device
   const auto read = [&](size_t s) {
     return disk->read(disk->extent(static_cast<int32_t>(s)), stream->resolve(here->base()));
   };
-  DC_RETURN_IF_ERROR(add("device", "disk", write, read, rows));
+  DC_RETURN_IF_ERROR(add(device, *stream, {"device", "disk", write, read}, rows));
   return rows;
 }
 

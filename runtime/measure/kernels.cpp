@@ -134,26 +134,25 @@ std::vector<Timed> timed_programs(const plan::Plan& plan) {
   return list;
 }
 
+// Work for so long raises the clocks of a GPU that had nothing to do.
+constexpr int64_t kWarmupNs = 50'000'000;
+
 Result<Samples> replay(const plan::Plan& plan, const Timed& timed, exec::Executor& executor,
                        const TimingOptions& options, const Progress& progress) {
-  const int32_t program = timed.program;
-  Samples samples(plan.programs[static_cast<size_t>(program)].instructions.size());
-  int64_t before = 0;
-  bool counts = false;
-  executor.observe([&](int32_t, int32_t index) {
-    const int64_t now = exec::TraceRecorder::now();
-    if (counts) samples[static_cast<size_t>(index)].push_back(now - before);
-    before = exec::TraceRecorder::now();
-    return Status();
-  });
-  for (int round = 0; round < options.warmup + options.repeats; ++round) {
-    counts = round >= options.warmup;
+  Samples samples(plan.programs[static_cast<size_t>(timed.program)].instructions.size());
+  const auto once = [&] {
     fill_inputs(plan, *timed.inputs, executor);  // an input's slice may be reused within the step
-    before = exec::TraceRecorder::now();
-    DC_RETURN_IF_ERROR(executor.run(program));
+    return executor.time(timed.program);
+  };
+  for (const int64_t begin = exec::TraceRecorder::now();
+       exec::TraceRecorder::now() - begin < kWarmupNs;)
+    DC_RETURN_IF_ERROR(once().status());
+  for (int round = 0; round < options.warmup + options.repeats; ++round) {
+    DC_ASSIGN_OR_RETURN(const std::vector<int64_t> times, once());
+    for (size_t i = 0; i < times.size() && round >= options.warmup; ++i)
+      samples[i].push_back(times[i]);
     progress(static_cast<double>(round + 1) / (options.warmup + options.repeats), "kernels");
   }
-  executor.observe({});
   return samples;
 }
 
@@ -163,12 +162,24 @@ struct Alone {
   std::unique_ptr<exec::Executor> executor;
 };
 
-Status prepare(const plan::Plan& plan, Alone& alone) {
-  DC_ASSIGN_OR_RETURN(alone.job, comm::connect(comm::LaunchInfo{}, comm::CommOptions{}));
+// Kernels are launched as in the steps of so many ranks: collectives are not part of graphs.
+Status prepare(const plan::Plan& plan, comm::ProcessGroup& ranks, Alone& alone) {
+  comm::CommOptions single;
+  single.device = &ranks.device();
+  exec::ExecutorOptions options;
+  options.graphs = ranks.control().size() == 1;
+  DC_ASSIGN_OR_RETURN(alone.job, comm::connect(comm::LaunchInfo{}, single));
   DC_ASSIGN_OR_RETURN(const comm::Slab slab, alone.job->allocate(plan.arena_bytes[0]));
-  DC_ASSIGN_OR_RETURN(alone.executor, exec::Executor::prepare(plan, *alone.job, slab, {}));
+  DC_ASSIGN_OR_RETURN(alone.executor, exec::Executor::prepare(plan, *alone.job, slab, options));
   fill_state(plan, *alone.executor);
   return {};
+}
+
+Status no_kernels(const plan::Plan& plan) {
+  Status status(
+      base::ErrorKind::Unsupported, "DC6506",
+      "this version has no kernels for GPUs of some operators; profile with --device cpu");
+  return std::move(status).add_context(kernel::libtorch_operators(plan));
 }
 
 }  // namespace
@@ -182,9 +193,10 @@ Result<bool> has_libtorch(int threads, comm::Communicator& control) {
   return !any_lacks;
 }
 
-Result<std::vector<KernelMeasurement>> measure_scratch(const plan::Plan& plan) {
+Result<std::vector<KernelMeasurement>> measure_scratch(const plan::Plan& plan,
+                                                       device::Device& device) {
   std::map<KernelSignature, KernelMeasurement> rows;
-  const std::unique_ptr<kernel::KernelProvider> native = kernel::make_native_provider();
+  const std::unique_ptr<kernel::KernelProvider> native = kernel::make_provider(device);
   std::unique_ptr<kernel::KernelProvider> aten;
   const kernel::AddressMap nowhere(plan, nullptr, 0);
   for (const plan::Program& program : plan.programs) {
@@ -193,6 +205,7 @@ Result<std::vector<KernelMeasurement>> measure_scratch(const plan::Plan& plan) {
       KernelSignature signature = plan::signature_of(plan, instruction);
       if (rows.contains(signature)) continue;
       const bool is_aten = instruction.provider == plan::Provider::Aten;
+      if (is_aten && device.kind() == base::DeviceKind::Cuda) return no_kernels(plan);
       if (is_aten && !aten) {
         auto opened = kernel::open_aten_provider(plan.threads);
         if (!opened.ok())
@@ -214,12 +227,13 @@ Result<std::vector<KernelMeasurement>> measure_scratch(const plan::Plan& plan) {
 
 Result<std::vector<KernelMeasurement>> measure_kernels(const plan::Plan& plan,
                                                        std::vector<KernelMeasurement> measured,
-                                                       comm::Communicator& control,
+                                                       comm::ProcessGroup& ranks,
                                                        const TimingOptions& options,
                                                        const Progress& progress) {
+  comm::Communicator& control = ranks.control();
   Alone alone;
   // The exchange of verdicts is also the barrier: all ranks measure at once or none does.
-  DC_RETURN_IF_ERROR(first_failure(prepare(plan, alone), control));
+  DC_RETURN_IF_ERROR(first_failure(prepare(plan, ranks, alone), control));
   std::map<KernelSignature, std::vector<int64_t>> by_kernel;
   const auto run = [&](const Timed& timed) -> Status {
     DC_ASSIGN_OR_RETURN(const Samples samples,

@@ -17,13 +17,14 @@ inline base::MachineIdentity machine_of(const comm::LaunchInfo& launch, comm::Pr
                                         int threads, int ranks_per_host) {
   return {cpu_name(),
           std::string(base::build_id()),
-          std::string(job.control().name()),
+          std::string(job.name()),
           std::string(comm::name(launch.launcher)),
           static_cast<int32_t>(sysconf(_SC_NPROCESSORS_ONLN)),
           launch.world,
           threads,
           job.device().kind(),
-          ranks_per_host};
+          ranks_per_host,
+          job.device().gpu()};
 }
 
 }  // namespace dc::runtime::measure

@@ -1,5 +1,5 @@
 // Measures what `dcc profile` writes down: kernels in the order of a real step, collectives over
-// sizes, copies.
+// sizes, copies. On a GPU times are those of its streams, by timestamps.
 //
 // All ranks measure at once, because they share the memory bus. The figure of a kernel or a
 // collective is the median of the slowest rank. The figure of a copy is the calling rank's own
@@ -25,8 +25,10 @@ using Progress = std::function<void(double fraction, std::string_view what)>;
 // Collective.
 base::Result<bool> has_libtorch(int threads, comm::Communicator& control);
 
-// Workspace of every distinct kernel of the plan; timings are left empty. Runs on this rank alone.
-base::Result<std::vector<base::KernelMeasurement>> measure_scratch(const plan::Plan& plan);
+// Workspace of every distinct kernel of the plan on a device; timings are left empty. Runs on this
+// rank alone. Unsupported (81): the device has no kernel of an operator.
+base::Result<std::vector<base::KernelMeasurement>> measure_scratch(const plan::Plan& plan,
+                                                                   device::Device& device);
 
 struct TimingOptions {
   int warmup = 2;   // replays of the step that are not counted
@@ -34,13 +36,15 @@ struct TimingOptions {
 };
 // Replays a one-rank plan on every rank at once and times each kernel where it stands, with the
 // caches as its neighbours leave them. Returned as they came, with the workspace as `measured` has
-// it. `control` connects the ranks; the plan runs on memory allocated here.
+// it. The plan runs on memory allocated here, of each rank's device; on a GPU as a graph if there
+// is one rank, else kernel by kernel, as the steps of so many ranks do.
 base::Result<std::vector<base::KernelMeasurement>> measure_kernels(
     const plan::Plan& plan, std::vector<base::KernelMeasurement> measured,
-    comm::Communicator& control, const TimingOptions& options, const Progress& progress);
+    comm::ProcessGroup& ranks, const TimingOptions& options, const Progress& progress);
 
 // All-gather, reduce-scatter and all-reduce of f32 values from 4 KiB to `largest` bytes, in powers
-// of four: alone, and while `compute_threads` threads of every rank multiply matrices. All-gathers
+// of four: alone, and while `compute_threads` threads of every rank, or its GPU on another stream,
+// multiply matrices. All-gathers
 // and reduce-scatters of 64 KiB to 16 MiB also at once, each on a stream and a communicator of its
 // own. Among all ranks and, where 1 < ranks_per_host < world, inside hosts and across them.
 // Collective.

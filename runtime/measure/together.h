@@ -21,7 +21,7 @@ struct Repeated {
 };
 
 // This rank's times of each, of those that ran wholly while the other was being repeated; none: no
-// samples. Begins at once; every rank of both communicators calls it.
+// samples. Begins at once; every rank of both communicators calls it, with the same repeats.
 base::Result<std::array<base::Timing, 2>> time_together(device::Device& device,
                                                         const std::array<Repeated, 2>& both);
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <thread>
 
+#include "runtime/comm/agreement.h"
 #include "runtime/device/short_slices.h"
 #include "runtime/exec/trace.h"
 #include "runtime/measure/busy.h"
@@ -76,6 +77,7 @@ class Sweeper {
       sweeper->communicators_.push_back({level, std::move(communicator), std::move(second)});
     }
     sweeper->stream_->fill(sweeper->slab_.base, std::byte{0}, room);
+    DC_RETURN_IF_ERROR(sweeper->stream_->drain());
     return sweeper;
   }
 
@@ -93,14 +95,18 @@ class Sweeper {
     return {};
   }
 
-  // One after the other, all ranks beginning together; the slowest rank's.
+  // One after the other, all ranks beginning together, as long as each takes the stream; the
+  // slowest rank's.
   Result<base::Timing> time(const Sweep& sweep, const comm::CollectiveBuffer& buffer, int repeats) {
     std::vector<int64_t> samples;
     for (int i = 0; i < kWarmup + repeats; ++i) {
       DC_RETURN_IF_ERROR(begin_together());
-      const int64_t before = exec::TraceRecorder::now();
+      stream_->write_timestamp(*begin_);
       DC_RETURN_IF_ERROR((*current_->communicator.*sweep.run)({&buffer, 1}, *stream_));
-      if (i >= kWarmup) samples.push_back(exec::TraceRecorder::now() - before);
+      stream_->write_timestamp(*end_);
+      DC_RETURN_IF_ERROR(finish());
+      DC_ASSIGN_OR_RETURN(const int64_t time, end_->since(*begin_));
+      if (i >= kWarmup) samples.push_back(std::max<int64_t>(time, 1));
     }
     return slowest(summarize(samples));
   }
@@ -112,9 +118,11 @@ class Sweeper {
     Window window;
     window.alone = progress_of_pause(busy);
     DC_RETURN_IF_ERROR(begin_together());
+    DC_RETURN_IF_ERROR(finish());
     const int64_t before = exec::TraceRecorder::now(), products = busy.products();
     for (int64_t i = 0; i < repeats; ++i)
       DC_RETURN_IF_ERROR((*current_->communicator.*sweep.run)({&buffer, 1}, *stream_));
+    DC_RETURN_IF_ERROR(finish());
     window.during = {exec::TraceRecorder::now() - before, busy.products() - products};
     return window;
   }
@@ -165,7 +173,11 @@ class Sweeper {
     Level level = Level::World;
     std::unique_ptr<comm::Communicator> communicator, second;
   };
-  explicit Sweeper(comm::ProcessGroup& job) : job_(job), stream_(job.device().make_stream()) {}
+  explicit Sweeper(comm::ProcessGroup& job)
+      : job_(job),
+        stream_(job.device().make_stream()),
+        begin_(job.device().make_timestamp()),
+        end_(job.device().make_timestamp()) {}
 
   comm::CollectiveBuffer buffer_of(int64_t bytes, std::byte* input, int64_t room) const {
     comm::CollectiveBuffer buffer;
@@ -192,6 +204,7 @@ class Sweeper {
     std::array<base::Timing, 2> timings;
     for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
       DC_RETURN_IF_ERROR(begin_together());
+      DC_RETURN_IF_ERROR(finish());
       DC_ASSIGN_OR_RETURN(const auto mine, time_together(job_.device(), both));
       bool enough = true;
       for (size_t i = 0; i < 2; ++i) {
@@ -204,9 +217,23 @@ class Sweeper {
     return timings;
   }
 
-  // All groups of a level at once; among all ranks, by the communicator that is measured.
+  // All groups of a level at once; among all ranks, by the communicator that is measured. The
+  // streams of GPUs, which begin as their hosts come to issue to them, begin when they leave a
+  // small gather; while that is under way, the hosts issue what follows.
   Status begin_together() {
+    if (job_.device().kind() == base::DeviceKind::Cuda) {
+      DC_RETURN_IF_ERROR(job_.control().barrier());
+      const comm::CollectiveBuffer buffer = buffer_of(kSmallest, slab_.base, room_);
+      return current_->communicator->all_gather({&buffer, 1}, *stream_);
+    }
     return level() == Level::World ? current_->communicator->barrier() : job_.control().barrier();
+  }
+
+  // Until everything issued is done. A collective that was ended leaves its stream without an
+  // error.
+  Status finish() {
+    DC_RETURN_IF_ERROR(stream_->drain());
+    return current_->communicator->health();
   }
 
   Result<base::Timing> slowest(const base::Timing& mine) {
@@ -220,15 +247,15 @@ class Sweeper {
   int64_t room_ = 0, room_together_ = 0;  // of one buffer; of one of the second collective
   comm::Slab slab_;
   std::unique_ptr<device::Stream> stream_;
+  std::unique_ptr<device::Timestamp> begin_, end_;
   std::vector<Opened> communicators_;
   const Opened* current_ = nullptr;
 };
 
 // Every row's times first, then all rows in turn kWindows times for what compute loses: so what
 // disturbs the machine for some seconds is in a few of a row's windows only.
-Status next_to_compute(Sweeper& sweeper, int compute_threads, const Progress& progress,
+Status next_to_compute(Sweeper& sweeper, Busy& busy, const Progress& progress,
                        std::vector<base::DuringComputeMeasurement>& rows) {
-  const Busy busy(compute_threads);
   device::prefer_short_slices();  // as the stream that carries collectives in a step
   size_t visited = 0;
   const auto note_progress = [&] {
@@ -278,7 +305,12 @@ Result<CollectiveSweep> measure_collectives(comm::ProcessGroup& job, int64_t lar
   };
   DC_RETURN_IF_ERROR(sweeper->run(alone));
   DC_RETURN_IF_ERROR(sweeper->together(all, all.together));
-  DC_RETURN_IF_ERROR(next_to_compute(*sweeper, compute_threads, progress, all.during_compute));
+  auto products = make_products(job.device(), compute_threads);
+  DC_RETURN_IF_ERROR(comm::agree(job.control(), products.ok() ? Status() : products.status(),
+                                 "making matrices to multiply"));
+  Busy busy(job.device(), std::move(products).value());
+  DC_RETURN_IF_ERROR(next_to_compute(*sweeper, busy, progress, all.during_compute));
+  DC_RETURN_IF_ERROR(comm::agree(job.control(), busy.stop(), "multiplying matrices"));
   return all;
 }
 

@@ -46,8 +46,9 @@ std::string outcome(const plan::Plan& plan) {
 }
 
 std::string head(const plan::Plan& plan) {
+  const bool on_gpus = plan.device == base::DeviceKind::Cuda;
   return line("plan", or_none(plan.name) + " for " + count_of(plan.world(), "rank") + " with " +
-                          count_of(plan.threads, "thread") + " each, " +
+                          (on_gpus ? "a GPU" : count_of(plan.threads, "thread")) + " each, " +
                           count_of(plan.accumulation, "micro-batch") + " per step, chain " +
                           or_none(plan.chain));
 }

@@ -72,6 +72,17 @@ void Report::start(const RunFacts& facts) const {
         facts.communicator + " threads " + std::to_string(facts.threads) + "\n");
 }
 
+void Report::other_device(const plan::Plan& plan, base::DeviceKind runs_on) const {
+  const bool is_other = runs_on == base::DeviceKind::Cuda && plan.device != runs_on;
+  if (!prints_ || !is_other || plan.profile_digest.empty()) return;
+  const std::string from(base::name(plan.device)), to(base::name(runs_on));
+  std::fprintf(stderr,
+               "dcrun: warning: the plan was compiled with a profile of device '%s' and runs on "
+               "'%s': its times and its scratch are not this device's; profile the model with dcc "
+               "profile --device %s and compile with that\n",
+               from.c_str(), to.c_str(), to.c_str());
+}
+
 void Report::missing_scratch(const kernel::MissingScratch& missing, int64_t arena) const {
   if (!prints_ || missing.bytes == 0) return;
   std::fprintf(

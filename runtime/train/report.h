@@ -14,6 +14,8 @@ class Report {
   Report(bool rank_zero, int64_t steps);
   ~Report();
   void start(const RunFacts& facts) const;  // the first line
+  // A warning on stderr if a plan that was compiled with a profile of CPUs runs on a GPU.
+  void other_device(const plan::Plan& plan, base::DeviceKind runs_on) const;
   // A warning on stderr if kernels need more scratch than the plan has; `arena`: the plan's bytes.
   void missing_scratch(const kernel::MissingScratch& missing, int64_t arena) const;
   void step(const StepFacts& facts);

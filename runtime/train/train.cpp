@@ -227,6 +227,7 @@ class Session {
     DC_RETURN_IF_ERROR(
         comm::agree(control_, executor.ok() ? Status() : executor.status(), "preparing the plan"));
     executor_ = std::move(executor).value();
+    report_.other_device(plan_, job_.device().kind());
     report_.missing_scratch(executor_->missing_scratch(), arena);
     DC_RETURN_IF_ERROR(comm::agree(control_, fill(), "filling the state"));
     weights_ = WeightSet();  // the files are read; let go of them

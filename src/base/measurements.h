@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "src/base/collective_level.h"
-#include "src/base/device_kind.h"
 #include "src/base/kernel_signature.h"
+#include "src/base/machine_identity.h"
 
 namespace dc::base {
 
@@ -51,12 +51,6 @@ struct CopyMeasurement {
   std::string from, to;  // memory spaces
   int64_t bytes = 0;
   Timing timing;
-};
-struct MachineIdentity {
-  std::string cpu, software, communicator, launcher;
-  int32_t cores = 0, ranks = 0, threads = 0;
-  DeviceKind device = DeviceKind::Cpu;  // that the kernels ran on
-  int32_t ranks_per_host = 0;           // 0: unknown, or not the same everywhere
 };
 // What one rank of a machine does per second where no measurement says better.
 struct MachineRates {

@@ -169,8 +169,10 @@ Result<CompileOptions> completed(const CompileRequest& request) {
     DC_ASSIGN_OR_RETURN(options.start_from, read_earlier_plan(options.start_from.file));
   }
   DC_RETURN_IF_ERROR(complete(request, options.fused_estimate));
-  if (!request.profile || options.passes.ranks_per_host) return options;
+  if (!request.profile) return options;
   const base::MachineIdentity& machine = request.profile->measurements.machine;
+  if (!options.device && machine.device == base::DeviceKind::Cuda) options.device = machine.device;
+  if (options.passes.ranks_per_host) return options;
   if (machine.ranks_per_host > 0 && machine.ranks_per_host < machine.ranks)
     options.passes.ranks_per_host = machine.ranks_per_host;
   return options;

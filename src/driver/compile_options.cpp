@@ -120,6 +120,16 @@ std::string print(const std::optional<ir::Space>& value) {
   return value ? std::string(base::name(*value)) : "";
 }
 
+// All kinds; the choices leave out what is for developers.
+bool read(std::string_view text, std::optional<base::DeviceKind>& to) {
+  const auto kind = base::device_kind(text);
+  if (kind) to = kind;
+  return kind.has_value();
+}
+std::string print(const std::optional<base::DeviceKind>& value) {
+  return value ? std::string(base::name(*value)) : "";
+}
+
 template <typename Enum>
 bool read(std::string_view text, Enum& to) {
   using W = Words<Enum>;
@@ -141,6 +151,10 @@ std::vector<std::string> choices_of(const std::optional<ir::DType>&) {
 }
 std::vector<std::string> choices_of(const std::optional<ir::Space>&) {
   return {base::kSpaceNames.begin() + 1, base::kSpaceNames.end()};
+}
+std::vector<std::string> choices_of(const std::optional<base::DeviceKind>&) {
+  return {std::string(base::name(base::DeviceKind::Cpu)),
+          std::string(base::name(base::DeviceKind::Cuda))};
 }
 template <typename T>
 std::vector<std::string> choices_of(const T&) {
@@ -201,7 +215,9 @@ std::string CompileOptions::canonical() const {
     const std::string value = option.print(*this);
     if (!value.empty()) text += std::string(option.name()) + "=" + value + " ";
   }
-  return text + "device=" + std::string(base::name(device));
+  if (!device) return text + "device=" + std::string(base::name(device_kind()));
+  text.pop_back();
+  return text;
 }
 
 Status check(const CompileOptions& options) {

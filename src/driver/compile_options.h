@@ -39,15 +39,18 @@ struct CompileOptions {
 
   int world = 1;
   int accumulation = 1;
-  base::DeviceKind device = base::DeviceKind::Cpu;  // that the plan's kernels run on
-  int threads = 1;                                  // per rank
-  std::optional<ir::DType> reduce_dtype;            // wire dtype of gradients
+  int threads = 1;                        // per rank
+  std::optional<ir::DType> reduce_dtype;  // wire dtype of gradients
   passes::Options passes;
   std::string chain = "auto";  // a name that search::find_chain knows, or "auto": search::find_best
   std::optional<int> search_effort;  // schedules that "auto" may simulate
   std::string own_passes;            // a chain as text instead of a name; empty: none
   FusedEstimate fused_estimate;
   EarlierPlan start_from;  // for "auto"; completed() (compile.h) reads it
+  // That the plan's kernels run on. Empty: a GPU where the profile is of one (completed()), else
+  // the CPU.
+  std::optional<base::DeviceKind> device;
+  base::DeviceKind device_kind() const { return device.value_or(base::DeviceKind::Cpu); }
 
   // Every option that has a value, in the table's order: "world=2 grad-accum=1 ...". Part of the
   // cache key.

@@ -27,12 +27,6 @@ Status read_word(std::string_view word, CompileOptions& options) {
   const size_t equals = word.find('=');
   if (equals == std::string_view::npos) return unknown_option(word);
   const std::string_view name = word.substr(0, equals), value = word.substr(equals + 1);
-  if (name == "device") {
-    const std::optional<base::DeviceKind> kind = base::device_kind(value);
-    if (!kind) return unknown_option(word);
-    options.device = *kind;
-    return {};
-  }
   const auto table = compile_options();
   const auto option = std::find_if(table.begin(), table.end(),
                                    [&](const CompileOption& one) { return one.name() == name; });

@@ -34,14 +34,23 @@ struct Replay {
   runtime::measure::TimingOptions timing{};
 };
 
+// What the plans are compiled for: the ranks' devices, and threads per rank.
+struct Target {
+  base::DeviceKind device = base::DeviceKind::Cpu;
+  int threads = 1;
+};
+Target target_of(const ProfileRequest& request, runtime::comm::ProcessGroup& job) {
+  return {job.device().kind(), request.threads};
+}
+
 bool is_fused(Kernels kernels) {
   return kernels == Kernels::Fused || kernels == Kernels::FusedElementwise;
 }
 
 // The step of one rank with everything resident: the kernels of every other plan are the same, or
 // the same ops on shards.
-Result<runtime::plan::Plan> one_rank_plan(const ir::Step& step, int threads, const Replay& replay,
-                                          const cost::CostModel& cost) {
+Result<runtime::plan::Plan> one_rank_plan(const ir::Step& step, const Target& target,
+                                          const Replay& replay, const cost::CostModel& cost) {
   DC_ASSIGN_OR_RETURN(passes::Chain chain, search::find_chain("zero0"));
   std::erase_if(chain, [&replay](const passes::PassCall& call) {
     return call.pass->name.starts_with("fuse-") && !is_fused(replay.kernels);
@@ -57,26 +66,27 @@ Result<runtime::plan::Plan> one_rank_plan(const ir::Step& step, int threads, con
                                      : Status();
     };
   }
-  options.threads = threads;
+  options.device = target.device;
+  options.threads = target.threads;
   options.own_passes = passes::print(chain);
   return compile_step(step, options, cost);
 }
 
 Result<std::vector<base::KernelMeasurement>> measure_model(
-    const ir::Step& step, int threads, const Replay& replay, runtime::comm::Communicator& control,
-    const runtime::measure::Progress& progress) {
-  const cost::AnalyticCost generic(threads);
+    const ir::Step& step, const Target& target, const Replay& replay,
+    runtime::comm::ProcessGroup& job, const runtime::measure::Progress& progress) {
+  const cost::AnalyticCost generic(target.threads);
   DC_ASSIGN_OR_RETURN(const runtime::plan::Plan estimated,
-                      one_rank_plan(step, threads, replay, generic));
+                      one_rank_plan(step, target, replay, generic));
   DC_ASSIGN_OR_RETURN(std::vector<base::KernelMeasurement> rows,
-                      runtime::measure::measure_scratch(estimated));
+                      runtime::measure::measure_scratch(estimated, job.device()));
   // The plan that runs reserves what the kernels really need.
   profile::Profile scratch_only;
   scratch_only.measurements.kernels = rows;
   const cost::ProfiledCost measured(scratch_only, generic);
   DC_ASSIGN_OR_RETURN(const runtime::plan::Plan plan,
-                      one_rank_plan(step, threads, replay, measured));
-  return runtime::measure::measure_kernels(plan, std::move(rows), control, replay.timing, progress);
+                      one_rank_plan(step, target, replay, measured));
+  return runtime::measure::measure_kernels(plan, std::move(rows), job, replay.timing, progress);
 }
 
 // Operators of the model on the runtime's own kernels.
@@ -94,23 +104,35 @@ bool has_own_kernels(Kernels kernels, const runtime::plan::Plan& plan) {
   });
 }
 
+// GPUs have neither libtorch's kernels nor reductions in fused ones.
+Result<std::vector<Kernels>> kernels_here(const Target& target,
+                                          runtime::comm::Communicator& control) {
+  if (target.device == base::DeviceKind::Cuda)
+    return std::vector{Kernels::Native, Kernels::FusedElementwise};
+  DC_ASSIGN_OR_RETURN(const bool has_libtorch,
+                      runtime::measure::has_libtorch(target.threads, control));
+  std::vector<Kernels> all;
+  if (has_libtorch) all.push_back(Kernels::Aten);
+  for (const Kernels own : {Kernels::Native, Kernels::FusedElementwise, Kernels::Fused})
+    all.push_back(own);
+  return all;
+}
+
 // The kernels of every provider that is here: those of a plan on libtorch, and what else plans have
 // that take the runtime's own kernels where they can.
 Result<std::vector<base::KernelMeasurement>> measure_providers(
-    const ir::Step& step, int threads, runtime::comm::Communicator& control,
+    const ir::Step& step, const Target& target, runtime::comm::ProcessGroup& job,
     const runtime::measure::Progress& progress) {
-  DC_ASSIGN_OR_RETURN(const bool has_libtorch, runtime::measure::has_libtorch(threads, control));
+  DC_ASSIGN_OR_RETURN(const std::vector<Kernels> all, kernels_here(target, job.control()));
   std::vector<base::KernelMeasurement> rows;
   std::set<base::KernelSignature> known;
-  for (const Kernels kernels :
-       {Kernels::Aten, Kernels::Native, Kernels::FusedElementwise, Kernels::Fused}) {
-    if (kernels == Kernels::Aten && !has_libtorch) continue;
+  for (const Kernels kernels : all) {
     DC_ASSIGN_OR_RETURN(const runtime::plan::Plan plan,
-                        one_rank_plan(step, threads, {kernels}, cost::AnalyticCost(threads)));
+                        one_rank_plan(step, target, {kernels}, cost::AnalyticCost(target.threads)));
     const bool is_first = rows.empty();
     if (!is_first && !has_own_kernels(kernels, plan)) continue;
     DC_ASSIGN_OR_RETURN(std::vector<base::KernelMeasurement> measured,
-                        measure_model(step, threads, {kernels}, control, progress));
+                        measure_model(step, target, {kernels}, job, progress));
     for (base::KernelMeasurement& row : measured) {
       const bool is_own =
           is_first || is_own_kernel(kernels, row.signature.provider(), row.signature.op());
@@ -141,12 +163,12 @@ void add_fused(const runtime::plan::Plan& plan, size_t most, LoneKernels& kernel
 // too, and as many others drawn at random as are asked for, or fewer where plans drawn one after
 // the other bring nothing new. Every rank draws the same.
 Result<LoneKernels> draw_fusions(const ir::Step& step, const ProfileRequest& request,
-                                 const runtime::measure::Progress& progress) {
+                                 const Target& target, const runtime::measure::Progress& progress) {
   constexpr int kMostBarren = 16;  // plans
-  const cost::AnalyticCost generic(request.threads);
+  const cost::AnalyticCost generic(target.threads);
   const auto add = [&](const Replay& replay, size_t most, LoneKernels& kernels) -> Status {
     DC_ASSIGN_OR_RETURN(const runtime::plan::Plan plan,
-                        one_rank_plan(step, request.threads, replay, generic));
+                        one_rank_plan(step, target, replay, generic));
     add_fused(plan, most, kernels);
     return {};
   };
@@ -166,8 +188,8 @@ Result<LoneKernels> draw_fusions(const ir::Step& step, const ProfileRequest& req
 
 // Adds rows of fused kernels where they stand in steps of some of these plans: how far from warm
 // and how far from cold they run there. Of a kernel in several plans the first counts.
-Status measure_in_steps(const ir::Step& step, const ProfileRequest& request,
-                        runtime::comm::Communicator& control,
+Status measure_in_steps(const ir::Step& step, const Target& target,
+                        runtime::comm::ProcessGroup& job,
                         std::vector<base::KernelMeasurement>& rows) {
   constexpr uint64_t kPlans = 4;
   const auto known = [&rows](const base::KernelSignature& signature) {
@@ -175,8 +197,8 @@ Status measure_in_steps(const ir::Step& step, const ProfileRequest& request,
   };
   for (uint64_t seed = 0; seed < kPlans; ++seed) {
     DC_ASSIGN_OR_RETURN(std::vector<base::KernelMeasurement> plan,
-                        measure_model(step, request.threads, {Kernels::FusedAtRandom, seed, {1, 5}},
-                                      control, [](double, std::string_view) {}));
+                        measure_model(step, target, {Kernels::FusedAtRandom, seed, {1, 5}}, job,
+                                      [](double, std::string_view) {}));
     for (base::KernelMeasurement& row : plan) {
       if (row.signature.provider() == base::Provider::Fused && !known(row.signature))
         rows.push_back(std::move(row));
@@ -186,9 +208,10 @@ Status measure_in_steps(const ir::Step& step, const ProfileRequest& request,
 }
 
 Result<std::vector<base::AloneMeasurement>> measure_fusions(
-    const ir::Step& step, const ProfileRequest& request, runtime::comm::Communicator& control,
+    const ir::Step& step, const ProfileRequest& request, runtime::comm::ProcessGroup& job,
     const runtime::measure::Progress& progress) {
-  DC_ASSIGN_OR_RETURN(LoneKernels drawn, draw_fusions(step, request, progress));
+  DC_ASSIGN_OR_RETURN(LoneKernels drawn,
+                      draw_fusions(step, request, target_of(request, job), progress));
   std::vector<base::AloneMeasurement> rows;
   std::vector<runtime::plan::Plan> kernels;
   for (auto& [signature, kernel] : drawn) {
@@ -199,7 +222,7 @@ Result<std::vector<base::AloneMeasurement>> measure_fusions(
     progress(0.5 + 0.5 * fraction, what);
   };
   DC_ASSIGN_OR_RETURN(const std::vector<runtime::measure::AloneTimings> timings,
-                      runtime::measure::measure_alone(kernels, control, {}, second));
+                      runtime::measure::measure_alone(kernels, job.control(), {}, second));
   for (size_t i = 0; i < rows.size(); ++i) {
     rows[i].warm = timings[i].warm;
     rows[i].cold = timings[i].cold;
@@ -234,12 +257,12 @@ Result<base::Measurements> measure(const ir::Step& step, const ProfileRequest& r
                                    const runtime::comm::LaunchInfo& launch,
                                    runtime::comm::ProcessGroup& job,
                                    const runtime::measure::Progress& progress) {
-  runtime::comm::Communicator& control = job.control();
+  const Target target = target_of(request, job);
   base::Measurements all;
-  DC_ASSIGN_OR_RETURN(all.kernels, measure_providers(step, request.threads, control, progress));
+  DC_ASSIGN_OR_RETURN(all.kernels, measure_providers(step, target, job, progress));
   if (request.fusions > 0) {
-    DC_ASSIGN_OR_RETURN(all.alone, measure_fusions(step, request, control, progress));
-    DC_RETURN_IF_ERROR(measure_in_steps(step, request, control, all.kernels));
+    DC_ASSIGN_OR_RETURN(all.alone, measure_fusions(step, request, job, progress));
+    DC_RETURN_IF_ERROR(measure_in_steps(step, target, job, all.kernels));
   }
   if (launch.world > 1) {
     DC_ASSIGN_OR_RETURN(

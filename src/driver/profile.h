@@ -1,5 +1,5 @@
-// Measuring what a model's step needs on the ranks that will run it, as `dcc profile` does it:
-// kernels, collectives and copies.
+// Measuring what a model's step needs on the ranks that will run it, on their devices, as `dcc
+// profile` does it: kernels, collectives and copies.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct ProfileRequest {
   int ranks_per_host = 0;         // 0: unknown; divides the number of ranks
   // Fused kernels to measure alone beyond those of the default chain, drawn at random from the
   // model's graph: samples to learn the time of others from. Fewer if the model does not have so
-  // many.
+  // many. On CPUs only.
   int fusions = 0;
 };
 

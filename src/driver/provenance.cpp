@@ -70,6 +70,13 @@ std::vector<std::string> profile_notes(const profile::Profile& profile, const ir
                     std::to_string(measured.machine.threads) +
                     " thread(s) per rank, the plan uses " + std::to_string(options.threads));
   }
+  const auto is_gpu = [](base::DeviceKind kind) { return kind == base::DeviceKind::Cuda; };
+  const base::DeviceKind here = measured.machine.device, there = options.device_kind();
+  if (!is_synthetic && is_gpu(here) != is_gpu(there)) {
+    notes.push_back("profile-device: the profile was measured on device '" +
+                    std::string(base::name(here)) + "', the plan is for device '" +
+                    std::string(base::name(there)) + "'; its times and workspace are of the other");
+  }
   if (measured.machine.ranks != options.world && options.world > 1) {
     notes.push_back("profile-ranks: the profile is of " +
                     base::count_of(measured.machine.ranks, "rank") + ", the collectives of " +

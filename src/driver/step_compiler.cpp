@@ -10,6 +10,7 @@
 #include "src/base/sha256.h"
 #include "src/base/text.h"
 #include "src/driver/byte_prices.h"
+#include "src/driver/device_kernels.h"
 #include "src/passes/evaluation/lower_evaluation.h"
 #include "src/plan/emit.h"
 #include "src/search/auto.h"
@@ -220,11 +221,12 @@ void StepCompiler::note_excess(const ir::Step& step, const layout::Budgets& budg
 Result<Plan> StepCompiler::emit(const LoweredStep& lowered, Choice choice) {
   plan::EmitOptions emit_options;
   if (lowered.evaluation) emit_options.evaluation = &*lowered.evaluation;
-  emit_options.device = options_.device;
+  emit_options.device = options_.device_kind();
   emit_options.threads = options_.threads;
   emit_options.chain = options_.own_passes.empty() ? options_.chain : passes::print(choice.chain);
   emit_options.budgets = options_.passes.budgets;
   DC_ASSIGN_OR_RETURN(Plan plan, plan::emit(lowered.step, emit_options, cost_));
+  DC_RETURN_IF_ERROR(check_kernels(plan));
   part_done("emit");
   if (const Status found = runtime::verify::verify_meaning(plan); !found.ok()) {
     return own_fault(found);

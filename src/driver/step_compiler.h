@@ -27,7 +27,7 @@ enum class SearchUntil : uint8_t { Best, Fits };
 
 // What the passes may do follows from the device as well.
 inline CompileOptions for_device(CompileOptions options) {
-  if (options.device == base::DeviceKind::Cuda)
+  if (options.device_kind() == base::DeviceKind::Cuda)
     options.passes.fuse_reductions = passes::FuseReductions::Never;
   return options;
 }

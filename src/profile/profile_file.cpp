@@ -144,6 +144,19 @@ Status read_rows(const JsonValue& document, const char* key, std::vector<Row>& r
   return {};
 }
 
+Status read_gpu(const JsonValue& row, base::GpuIdentity& gpu) {
+  Fields fields(row);
+  gpu.name = fields.text("name");
+  gpu.compute_capability = fields.text("compute_capability");
+  gpu.driver = fields.text("driver");
+  gpu.multiprocessors = fields.count("multiprocessors");
+  gpu.memory_bytes = fields.quantity("memory_bytes");
+  if (row.find("clock_khz") != nullptr) gpu.clock_khz = fields.quantity("clock_khz");
+  if (row.find("memory_clock_khz") != nullptr)
+    gpu.memory_clock_khz = fields.quantity("memory_clock_khz");
+  return fields.status();
+}
+
 Status read_machine(const JsonValue& document, base::MachineIdentity& machine) {
   DC_ASSIGN_OR_RETURN(const JsonValue* row, document.require("machine"));
   Fields fields(*row);
@@ -159,6 +172,9 @@ Status read_machine(const JsonValue& document, base::MachineIdentity& machine) {
   if (row->find("ranks_per_host") != nullptr)
     machine.ranks_per_host = fields.count("ranks_per_host");
   DC_RETURN_IF_ERROR(fields.status());
+  if (const JsonValue* gpu = row->find("gpu")) {
+    DC_RETURN_IF_ERROR(read_gpu(*gpu, machine.gpu.emplace()));
+  }
   const auto kind = base::device_kind(device);
   if (!kind) {
     return Status(ErrorKind::BadInput, "DC2504",

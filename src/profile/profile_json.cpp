@@ -37,6 +37,18 @@ JsonValue collective_json(const base::CollectiveMeasurement& collective) {
   return row;
 }
 
+JsonValue gpu_json(const base::GpuIdentity& gpu) {
+  JsonValue row = JsonValue::object();
+  row.set("name", JsonValue(gpu.name));
+  row.set("compute_capability", JsonValue(gpu.compute_capability));
+  row.set("driver", JsonValue(gpu.driver));
+  row.set("multiprocessors", JsonValue(static_cast<int64_t>(gpu.multiprocessors)));
+  row.set("memory_bytes", JsonValue(gpu.memory_bytes));
+  if (gpu.clock_khz > 0) row.set("clock_khz", JsonValue(gpu.clock_khz));
+  if (gpu.memory_clock_khz > 0) row.set("memory_clock_khz", JsonValue(gpu.memory_clock_khz));
+  return row;
+}
+
 JsonValue machine_json(const base::MachineIdentity& machine) {
   JsonValue row = JsonValue::object();
   row.set("cpu", JsonValue(machine.cpu));
@@ -49,6 +61,7 @@ JsonValue machine_json(const base::MachineIdentity& machine) {
   row.set("device", JsonValue(std::string(base::name(machine.device))));
   if (machine.ranks_per_host > 0)
     row.set("ranks_per_host", JsonValue(static_cast<int64_t>(machine.ranks_per_host)));
+  if (machine.gpu) row.set("gpu", gpu_json(*machine.gpu));
   return row;
 }
 

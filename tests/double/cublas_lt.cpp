@@ -32,7 +32,7 @@ namespace {
 
 using gpu_double::Memory;
 
-constexpr int kInvalid = 7, kNotSupported = 15;
+constexpr int kInvalid = 7, kNotSupported = 15, kIllegalAddress = 700;
 
 template <typename T>
 int read(T& to, const void* from, size_t bytes) {
@@ -118,6 +118,17 @@ struct Product {
   }
 };
 
+// As that of an algorithm that cuts sums in two.
+size_t workspace_of(const Product& product) {
+  return 4 * product.d.rows * product.d.columns * static_cast<size_t>(product.d.batch);
+}
+void clobber(const void* workspace, size_t bytes) {
+  const auto address = reinterpret_cast<uintptr_t>(workspace);
+  Memory& memory = Memory::instance();
+  if (!memory.holds(address, bytes)) return gpu_double::fail_for_good(kIllegalAddress);
+  std::memset(memory.resolve(address), 0xA5, bytes);
+}
+
 }  // namespace
 }  // namespace dc::runtime::kernel::cuda
 
@@ -182,17 +193,22 @@ int cublasLtMatmulPreferenceSetAttribute(LtPreference preference, int attribute,
   return kLtSuccess;
 }
 int cublasLtMatmulAlgoGetHeuristic(LtHandle, LtProductDesc desc, LtMatrixDesc a, LtMatrixDesc b,
-                                   LtMatrixDesc c, LtMatrixDesc d, LtPreference, int,
+                                   LtMatrixDesc c, LtMatrixDesc d, LtPreference preference, int,
                                    LtChoice* choices, int* found) {
   const Product product{*desc, *a, *b, *c, *d, nullptr, nullptr, nullptr, nullptr, 1, 0};
   *found = product.fits() ? 1 : 0;
   choices[0].state = kLtSuccess;
+  const auto most = preference->values.find(kLtWorkspace);
+  if (most != preference->values.end() && most->second >= workspace_of(product))
+    choices[0].workspace = workspace_of(product);
+  choices[0].algorithm.data[0] = choices[0].workspace;
   return product.fits() ? kLtSuccess : kNotSupported;
 }
 int cublasLtMatmul(LtHandle, LtProductDesc desc, const void* alpha, const void* a,
                    LtMatrixDesc a_desc, const void* b, LtMatrixDesc b_desc, const void* beta,
                    const void* c, LtMatrixDesc c_desc, void* d, LtMatrixDesc d_desc,
-                   const LtAlgorithm*, void*, size_t, StreamHandle stream) {
+                   const LtAlgorithm* algorithm, void* workspace, size_t workspace_bytes,
+                   StreamHandle stream) {
   if (const int asked = asked_to_fail("cublasLtMatmul"); asked != 0) return asked;
   const Product product{*desc,
                         *a_desc,
@@ -205,8 +221,13 @@ int cublasLtMatmul(LtHandle, LtProductDesc desc, const void* alpha, const void* 
                         d,
                         *static_cast<const float*>(alpha),
                         *static_cast<const float*>(beta)};
+  const size_t needed = algorithm->data[0];
   if (!product.fits()) return kNotSupported;
-  reinterpret_cast<dc::gpu_double::Stream*>(stream)->add([product] { product.run(); });
+  if (workspace_bytes < needed) return kInvalid;
+  reinterpret_cast<dc::gpu_double::Stream*>(stream)->add([product, workspace, needed] {
+    product.run();
+    if (needed > 0) clobber(workspace, needed);
+  });
   return kLtSuccess;
 }
 

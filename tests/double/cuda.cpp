@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -24,6 +25,7 @@ using dc::gpu_double::Stream;
 namespace cuda = dc::runtime::device::cuda;
 
 constexpr int kInvalidValue = 1, kIllegalAddress = 700, kNotFound = 500, kInvalidImage = 200;
+constexpr int kInvalidHandle = 400, kNotReady = 600;
 // Of captures: forbidden within one, streams that have not come back, an event from outside, an
 // event of one that is over.
 constexpr int kUnsupported = 900, kUnjoined = 904, kIsolation = 905, kCapturedEvent = 907;
@@ -41,6 +43,27 @@ Stream& of(cuda::StreamHandle handle) {
   return handle == nullptr ? default_stream() : *reinterpret_cast<Stream*>(handle);
 }
 Event& of(cuda::EventHandle handle) { return *reinterpret_cast<Event*>(handle); }
+
+// The real time: a double has no other.
+int64_t now() {
+  const auto time = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
+}
+
+void record(cuda::EventHandle event, cuda::StreamHandle stream) {
+  uint64_t number = 0;
+  {
+    const std::lock_guard lock(of(event).mutex);
+    number = ++of(event).recorded;
+  }
+  of(stream).add([event, number] {
+    const std::lock_guard lock(of(event).mutex);
+    of(event).reached = number;
+    of(event).time_ns = now();
+    of(event).changed.notify_all();
+  });
+}
+
 using Graph = std::shared_ptr<const dc::gpu_double::Recording>;
 Graph& of(cuda::GraphHandle handle) { return *reinterpret_cast<Graph*>(handle); }
 Graph& of(cuda::GraphExec handle) { return *reinterpret_cast<Graph*>(handle); }
@@ -76,6 +99,8 @@ struct LoadedModule {
   std::mutex mutex;             // of `kernels`
   std::list<Kernel> kernels{};  // that were asked for
 };
+
+std::string path_of(int file) { return "/proc/self/fd/" + std::to_string(file); }
 
 // Addresses of the GPU among the parameters become those of their bytes.
 void resolve_all(std::vector<std::byte>& parameters) {
@@ -115,10 +140,12 @@ int cuDeviceGet(int* device, int ordinal) {
 int cuDeviceGetAttribute(int* value, int attribute, int) {
   const char* own = std::getenv("DOUBLE_ARCHITECTURE");
   const int architecture = own ? std::atoi(own) : 90;
-  *value = attribute == cuda::kMultiprocessors ? 4
-           : attribute == cuda::kMajor         ? architecture / 10
-           : attribute == cuda::kMinor         ? architecture % 10
-                                               : 0;
+  *value = attribute == cuda::kMultiprocessors   ? 4
+           : attribute == cuda::kClockRate       ? 1'000'000
+           : attribute == cuda::kMemoryClockRate ? 2'000'000
+           : attribute == cuda::kMajor           ? architecture / 10
+           : attribute == cuda::kMinor           ? architecture % 10
+                                                 : 0;
   return 0;
 }
 int cuDeviceGetName(char* name, int length, int) {
@@ -283,9 +310,11 @@ int cuGraphExecDestroy(cuda::GraphExec exec) {
   return 0;
 }
 
-int cuEventCreate(cuda::EventHandle* event, unsigned) {
+int cuEventCreate(cuda::EventHandle* event, unsigned flags) {
   DC_MAY_FAIL(cuEventCreate);
-  *event = reinterpret_cast<cuda::EventHandle>(new Event());
+  auto* const made = new Event();
+  made->keeps_time = (flags & cuda::kDisableTiming) == 0;
+  *event = reinterpret_cast<cuda::EventHandle>(made);
   return 0;
 }
 // Streams may still come to it, as on a GPU: the memory stays.
@@ -293,17 +322,37 @@ int cuEventDestroy_v2(cuda::EventHandle) { return 0; }
 int cuEventRecord(cuda::EventHandle event, cuda::StreamHandle stream) {
   DC_MAY_FAIL(cuEventRecord);
   of(event).captured = of(stream).captured;
-  if (of(event).captured.recording != nullptr) return 0;
-  uint64_t number = 0;
-  {
-    const std::lock_guard lock(of(event).mutex);
-    number = ++of(event).recorded;
+  if (of(event).captured.recording == nullptr) record(event, stream);
+  return 0;
+}
+// What is external is part of the graph, and is recorded by each of its launches.
+int cuEventRecordWithFlags(cuda::EventHandle event, cuda::StreamHandle stream, unsigned flags) {
+  DC_MAY_FAIL(cuEventRecordWithFlags);
+  const bool captures = of(stream).captured.recording != nullptr;
+  if (flags != (captures ? cuda::kExternal : 0)) return kInvalidValue;
+  if (!captures) {
+    record(event, stream);
+    return 0;
   }
-  of(stream).add([event, number] {
+  of(stream).add([event] {
     const std::lock_guard lock(of(event).mutex);
-    of(event).reached = number;
+    of(event).reached = ++of(event).recorded;
+    of(event).time_ns = now();
     of(event).changed.notify_all();
   });
+  return 0;
+}
+int cuEventElapsedTime(float* milliseconds, cuda::EventHandle begin, cuda::EventHandle end) {
+  DC_MAY_FAIL(cuEventElapsedTime);
+  int64_t times[2] = {};
+  for (const int i : {0, 1}) {
+    Event& event = of(i == 0 ? begin : end);
+    const std::lock_guard lock(event.mutex);
+    if (!event.keeps_time || event.recorded == 0) return kInvalidHandle;
+    if (event.reached < event.recorded) return kNotReady;
+    times[i] = event.time_ns;
+  }
+  *milliseconds = static_cast<float>(static_cast<double>(times[1] - times[0]) * 1e-6);
   return 0;
 }
 int cuEventSynchronize(cuda::EventHandle event) {
@@ -327,7 +376,7 @@ int cuModuleLoadData(cuda::Module* module, const void* image) {
   const int file = memfd_create("module", MFD_CLOEXEC);
   const auto* bytes = static_cast<const char*>(image) + sizeof head;
   const bool written = write(file, bytes, head.bytes) == static_cast<ssize_t>(head.bytes);
-  const std::string path = "/proc/self/fd/" + std::to_string(file);
+  const std::string path = path_of(file);
   const std::lock_guard lock(loading());
   void* library = written ? dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
   if (library == nullptr) {
@@ -343,8 +392,11 @@ int cuModuleUnload(cuda::Module module) {
   {
     const std::lock_guard lock(loading());
     dlclose(loaded->library);
+    // The loader may keep it nevertheless: then no other module may get its path.
+    void* const kept = dlopen(path_of(loaded->file).c_str(), RTLD_NOW | RTLD_NOLOAD);
+    if (kept == nullptr) close(loaded->file);
+    if (kept != nullptr) dlclose(kept);
   }
-  close(loaded->file);
   delete loaded;
   return 0;
 }

@@ -75,6 +75,8 @@ struct Event {
   std::mutex mutex;
   std::condition_variable changed;
   uint64_t recorded = 0, reached = 0;
+  bool keeps_time = true;
+  int64_t time_ns = 0;  // of the last one that was reached
   Captured captured;
 };
 

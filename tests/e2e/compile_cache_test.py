@@ -145,7 +145,7 @@ class Cache(unittest.TestCase):
             homeless = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_CACHE_HOME", "DCC_CACHE_DIR")}
             said = subprocess.run([os.path.join(running.BIN, "dcc"), "cache", command], env=homeless, capture_output=True, text=True)
             self.assertEqual(said.returncode, 64)
-            self.assertIn("DC2818", said.stderr)
+            self.assertIn("DC2819", said.stderr)
 
     def test_seventy_billion_parameters_hit_at_once(self):
         options = ("--world", "32", "--zero", "3")

@@ -179,6 +179,14 @@ class CudaTest(unittest.TestCase):
         for part in ("DC6624", "libtorch is needed for aten.asinh.default"):
             self.assertIn(part, str(caught.exception))
 
+    def test_values_of_a_gpu_do_not_go_to_disk(self):
+        passes = "normalize-graph,shard-parameters=0,insert-collectives,add-update,schedule,{}layout-arenas"
+        whole = running.inspect(running.compile_plan(self.model, 1, passes.format("")))["arena_bytes"][0]
+        budget = ("--offload-space", "disk", "--memory", f"{whole * 9 // 10}B")
+        plan = running.compile_plan(self.model, 1, passes.format("offload-optimizer,"), 1, *budget)
+        self.assertGreater(running.inspect(plan)["arena_bytes"][2], 0)
+        self.refused(1, 81, "DC6626", "--offload-dir", running.scratch(), plan=plan)
+
     def test_kernels_are_kept_and_collected(self):
         cache = os.path.dirname(running.fresh())
         self.train(running.compile_plan(self.model, 1, 0), 1, *CUDA, DCC_CACHE_DIR=cache)

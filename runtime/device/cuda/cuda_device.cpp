@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <mutex>
 
 namespace dc::runtime::device {
@@ -92,6 +93,43 @@ class CudaEvent final : public Event {
   std::atomic<bool> cancelled_{false};
 };
 
+// An event of the driver that keeps the time. One that could not be created fails what is issued.
+class CudaTimestamp final : public Timestamp {
+ public:
+  explicit CudaTimestamp(const CudaDevice& device) : device_(device) {
+    device_.use();
+    created_ = device_.driver().create_event(&handle_, 0);
+  }
+  ~CudaTimestamp() override {
+    device_.use();
+    if (created_ == cuda::kSuccess) (void)device_.driver().destroy_event(handle_);
+  }
+
+  int record(cuda::StreamHandle stream, unsigned flags) const {
+    if (created_ != cuda::kSuccess) return created_;
+    return device_.driver().record_event_with_flags(handle_, stream, flags);
+  }
+  base::Result<int64_t> since(const Timestamp& earlier) const override {
+    float milliseconds = 0;
+    device_.use();
+    const int failed = device_.driver().elapsed_time(
+        &milliseconds, static_cast<const CudaTimestamp&>(earlier).handle_, handle_);
+    if (failed == cuda::kSuccess) return std::llround(static_cast<double>(milliseconds) * 1e6);
+    return Status(ErrorKind::Unavailable, "DC6148",
+                  "the GPU does not say how long its work took: " +
+                      device_.driver().explain(failed) + "; update the driver of this host's GPU");
+  }
+
+ private:
+  const CudaDevice& device_;
+  cuda::EventHandle handle_ = nullptr;
+  int created_ = cuda::kSuccess;
+};
+
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
 Status no_gpu(const std::string& why) {
   return Status(ErrorKind::Unavailable, "DC6142",
                 "there is no GPU for this rank (" + why +
@@ -174,6 +212,12 @@ bool CudaStream::wait(Event& event, uint32_t value) {
   return true;
 }
 
+void CudaStream::write_timestamp(Timestamp& to) {
+  use();
+  check(static_cast<CudaTimestamp&>(to).record(handle_, recording_ ? cuda::kExternal : 0),
+        "a timestamp");
+}
+
 Status CudaStream::drain() {
   use();
   check(driver_.synchronize_stream(handle_), "the work on a stream");
@@ -239,6 +283,29 @@ std::unique_ptr<Stream> CudaDevice::make_stream() {
   return std::make_unique<CudaStream>(driver_, context_);
 }
 std::unique_ptr<Event> CudaDevice::make_event() { return std::make_unique<CudaEvent>(*this); }
+std::unique_ptr<Timestamp> CudaDevice::make_timestamp() {
+  return std::make_unique<CudaTimestamp>(*this);
+}
+
+std::optional<base::GpuIdentity> CudaDevice::gpu() const {
+  use();
+  base::GpuIdentity gpu;
+  char name[256] = {};
+  (void)driver_.device_name(name, sizeof name - 1, ordinal_);
+  gpu.name = name;
+  gpu.compute_capability =
+      std::to_string(attribute(cuda::kMajor)) + "." + std::to_string(attribute(cuda::kMinor));
+  int version = 0;
+  (void)driver_.driver_version(&version);
+  gpu.driver = version_text(version);
+  gpu.multiprocessors = attribute(cuda::kMultiprocessors);
+  size_t free = 0, total = 0;
+  (void)driver_.memory_info(&free, &total);
+  gpu.memory_bytes = static_cast<int64_t>(total);
+  gpu.clock_khz = attribute(cuda::kClockRate);
+  gpu.memory_clock_khz = attribute(cuda::kMemoryClockRate);
+  return gpu;
+}
 
 int CudaDevice::attribute(int which) const {
   int value = 0;

@@ -19,12 +19,15 @@ class CudaStream final : public Stream {
   // Of events of this device. A wait is issued after the signal that it waits for.
   void signal(Event& event, uint32_t value) override;
   bool wait(Event& event, uint32_t value) override;
+  void write_timestamp(Timestamp& to) override;  // of this device
   base::Status drain() override;
 
   // Writes a number, for the host to see, into 4 bytes of host memory that the device allocated.
   void write(uint32_t* to, uint32_t value);
 
   cuda::StreamHandle handle() const { return handle_; }
+  // Whether the driver records what is issued, in place of doing it.
+  void set_recording(bool recording) { recording_ = recording; }
   // Notes the result of a call that issued `what` to this stream.
   void check(int result, std::string_view what);
 
@@ -34,6 +37,7 @@ class CudaStream final : public Stream {
   const cuda::Driver& driver_;
   cuda::Context context_;
   cuda::StreamHandle handle_ = nullptr;
+  bool recording_ = false;
   base::Status failed_;
 };
 
@@ -51,8 +55,11 @@ class CudaDevice final : public Device {
   void download(std::span<std::byte> to, const std::byte* from) override;
   std::unique_ptr<Stream> make_stream() override;
   std::unique_ptr<Event> make_event() override;
+  std::unique_ptr<Timestamp> make_timestamp() override;
   base::Result<std::unique_ptr<Graph>> record(std::span<Stream* const> streams,
                                               const std::function<base::Status()>& issue) override;
+
+  std::optional<base::GpuIdentity> gpu() const override;
 
   const cuda::Driver& driver() const { return driver_; }
   void use() const { (void)driver_.set_context(context_); }  // on the calling thread

@@ -59,13 +59,18 @@ class RecordingEvents {
 base::Result<std::unique_ptr<Graph>> CudaDevice::record(std::span<Stream* const> streams,
                                                         const std::function<Status()>& issue) {
   use();
+  const auto set_recording = [&](bool recording) {
+    for (Stream* const stream : streams) static_cast<CudaStream*>(stream)->set_recording(recording);
+  };
   const auto handle = [&](size_t i) { return static_cast<CudaStream*>(streams[i])->handle(); };
   RecordingEvents events(driver_);
   int failed = driver_.begin_capture(handle(0), cuda::kCaptureThreadLocal);
   if (failed != cuda::kSuccess) return not_recorded(failed);
   for (size_t i = 1; i < streams.size() && failed == cuda::kSuccess; ++i)
     failed = events.order(handle(0), handle(i));
+  set_recording(true);
   const Status issued = failed == cuda::kSuccess ? issue() : base::ok_status();
+  set_recording(false);
   for (size_t i = 1; i < streams.size() && failed == cuda::kSuccess; ++i)
     failed = events.order(handle(i), handle(0));
   cuda::GraphHandle graph = nullptr;

@@ -32,9 +32,12 @@ using GraphExec = OpaqueGraphExec*;
 // Results (CUresult) that are told apart.
 inline constexpr int kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100;
 // Attributes of devices (CUdevice_attribute).
-inline constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76;
+inline constexpr int kClockRate = 13, kMultiprocessors = 16, kMemoryClockRate = 36, kMajor = 75,
+                     kMinor = 76;
 // Flags of streams, events and host memory.
 inline constexpr unsigned kNonBlocking = 1, kBlockingSync = 1, kDisableTiming = 2, kPortable = 1;
+// Of records of events that are captured: they belong to the graph and note the time.
+inline constexpr unsigned kExternal = 1;
 // How strictly a capture is kept apart (CUstreamCaptureMode).
 inline constexpr int kCaptureThreadLocal = 1;
 
@@ -76,6 +79,10 @@ inline constexpr int kCaptureThreadLocal = 1;
   f(cuEventCreate, create_event, (EventHandle* event, unsigned flags))                            \
   f(cuEventDestroy_v2, destroy_event, (EventHandle event))                                        \
   f(cuEventRecord, record_event, (EventHandle event, StreamHandle stream))                        \
+  f(cuEventRecordWithFlags, record_event_with_flags,                                              \
+    (EventHandle event, StreamHandle stream, unsigned flags))                                     \
+  f(cuEventElapsedTime, elapsed_time,                                                             \
+    (float* milliseconds, EventHandle begin, EventHandle end))                                    \
   f(cuEventSynchronize, synchronize_event, (EventHandle event))                                   \
   f(cuModuleLoadData, load_module, (Module* module, const void* image))                           \
   f(cuModuleUnload, unload_module, (Module module))                                               \

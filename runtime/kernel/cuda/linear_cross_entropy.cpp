@@ -8,7 +8,6 @@
 #include "runtime/kernel/cuda/hand_source.h"
 #include "runtime/kernel/cuda/kernel_sequence.h"
 #include "runtime/kernel/cuda/kernels/logit_parameters.h"
-#include "runtime/kernel/extra_scratch.h"
 #include "runtime/kernel/native/norms/class_rows.h"
 #include "runtime/kernel/native/registry.h"
 #include "src/base/logit_chunks.h"
@@ -39,10 +38,10 @@ class OutputLayerMaker {
   OutputLayerMaker(Workshop& workshop, Products& products, Call& call, int32_t stream)
       : workshop_(workshop), products_(products), call_(call), stream_(stream) {}
 
-  Made make(const plan::Instruction& instruction, const AddressMap& addresses) {
+  Made make() {
     read();
     if (!call_.ok()) return call_.made(nullptr);
-    DC_RETURN_IF_ERROR(take_scratch(instruction, addresses));
+    DC_RETURN_IF_ERROR(take_scratch());
     DC_RETURN_IF_ERROR(add("logit_total", 1, loss_));
     DC_RETURN_IF_ERROR(by_classes() ? add_parts_of_classes() : add_parts_of_rows());
     if (has_sums()) {
@@ -119,19 +118,18 @@ class OutputLayerMaker {
                   "'rows' and 'classes' must be at most 1024 parts of all rows or of all classes");
   }
 
-  // In the plan's scratch if that has room; else, and the numbers of rows always, in memory beyond
-  // the plan's.
-  Status take_scratch(const plan::Instruction& instruction, const AddressMap& addresses) {
+  // In the plan's scratch if that has room, logits first; else in memory beyond the plan's.
+  Status take_scratch() {
     const auto planned = base::logit_scratch(layer_, chunk_);
     call_.require(planned.has_value(), "the logits have too many elements");
     if (!call_.ok()) return call_.made(nullptr).status();
     const int64_t bytes = planned->bytes() - planned->numbers;
-    const bool has_room = planned_scratch(addresses.plan(), instruction) >= bytes;
+    std::byte* const logits = workshop_.planned_scratch(bytes);
     const int64_t of_powers = parts() * layer_.rows * static_cast<int64_t>(sizeof(LogitPowers)),
                   of_numbers = layer_.rows * static_cast<int64_t>(sizeof(float));
     const int64_t extra = base::round_up(of_powers + 4 * of_numbers, base::kAlignment);
     DC_ASSIGN_OR_RETURN(std::byte* const numbers,
-                        workshop_.scratch(stream_, extra + (has_room ? 0 : bytes)));
+                        workshop_.scratch(stream_, extra + (logits != nullptr ? 0 : bytes)));
     powers_ = reinterpret_cast<LogitPowers*>(numbers);
     own_ = reinterpret_cast<float*>(numbers + of_powers);
     loss_.powers = powers_;
@@ -139,7 +137,7 @@ class OutputLayerMaker {
     loss_.largest = own_ + layer_.rows;
     loss_.log_of_sum = loss_.largest + layer_.rows;
     loss_.losses = loss_.log_of_sum + layer_.rows;
-    logits_ = has_room ? addresses.slice(instruction.scratch) : numbers + extra;
+    logits_ = logits != nullptr ? logits : numbers + extra;
     waiting_ = logits_ + planned->chunk;
     sums_ = waiting_ + planned->waiting;
     return {};
@@ -302,10 +300,8 @@ class OutputLayerMaker {
 }  // namespace
 
 Made linear_cross_entropy_kernel(Workshop& workshop, Products& products, Call& call,
-                                 const plan::Instruction& instruction,
-                                 const AddressMap& addresses) {
-  return OutputLayerMaker(workshop, products, call, instruction.stream)
-      .make(instruction, addresses);
+                                 int32_t stream) {
+  return OutputLayerMaker(workshop, products, call, stream).make();
 }
 
 }  // namespace dc::runtime::kernel::cuda

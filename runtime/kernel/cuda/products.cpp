@@ -65,10 +65,9 @@ class LtProduct final : public Kernel {
 
   // The first result that is no success.
   int make(const ProductRequest& request, const Lying& left, const Lying& right,
-           const Lying& result, const Lying& added, std::byte* workspace) {
+           const Lying& result, const Lying& added) {
     alpha_ = request.alpha;
     beta_ = request.beta;
-    workspace_ = workspace;
     data_ = {request.right.data, request.left.data,
              request.added ? request.added->data : request.result.data, request.result.data};
     add(calls_.create_product(&desc_, kLtComputeF32, kLtF32));
@@ -86,11 +85,15 @@ class LtProduct final : public Kernel {
     return failed_;
   }
 
+  // Bytes that the algorithm needs while it runs.
+  size_t workspace_bytes() const { return choice_.workspace; }
+  void set_workspace(std::byte* workspace) { workspace_ = workspace; }
+
   Status launch(device::Stream& stream) override {
-    const int failed = calls_.multiply(handle_, desc_, &alpha_, data_[0], matrices_[0], data_[1],
-                                       matrices_[1], &beta_, data_[2], matrices_[2], data_[3],
-                                       matrices_[3], &algorithm_, workspace_, kWorkspaceBytes,
-                                       static_cast<device::CudaStream&>(stream).handle());
+    const int failed = calls_.multiply(
+        handle_, desc_, &alpha_, data_[0], matrices_[0], data_[1], matrices_[1], &beta_, data_[2],
+        matrices_[2], data_[3], matrices_[3], &choice_.algorithm, workspace_, choice_.workspace,
+        static_cast<device::CudaStream&>(stream).handle());
     if (failed == kLtSuccess) return {};
     return Status(ErrorKind::Unavailable, "DC6158",
                   "cuBLASLt could not run a product (status " + std::to_string(failed) +
@@ -132,12 +135,10 @@ class LtProduct final : public Kernel {
       add(calls_.set_preference(preference, kLtAlignmentA + static_cast<int>(i), &alignment,
                                 sizeof alignment));
     }
-    LtChoice choice{};
     int found = 0;
     add(calls_.choose(handle_, desc_, matrices_[0], matrices_[1], matrices_[2], matrices_[3],
-                      preference, 1, &choice, &found));
-    if (found > 0) add(choice.state);
-    algorithm_ = choice.algorithm;
+                      preference, 1, &choice_, &found));
+    if (found > 0) add(choice_.state);
     (void)calls_.destroy_preference(preference);
   }
 
@@ -146,7 +147,7 @@ class LtProduct final : public Kernel {
   LtProductDesc desc_ = nullptr;
   std::array<LtMatrixDesc, 4> matrices_{};  // A, B, C, D of the library
   std::array<void*, 4> data_{};
-  LtAlgorithm algorithm_{};
+  LtChoice choice_{};
   float alpha_ = 1, beta_ = 0;
   std::byte* workspace_ = nullptr;
   int failed_ = kLtSuccess;
@@ -241,7 +242,8 @@ Made Products::kernel(Workshop& workshop, native::Call& call, int32_t stream) {
   if (how == Adds::FromResult) {
     DC_ASSIGN_OR_RETURN(copy, copy_kernel(workshop, call.tensor("self"), request.result));
   }
-  DC_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> product, this->product(call, request, stream));
+  DC_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> product,
+                      this->product(call, request, stream, &workshop));
   if (copy == nullptr) return product;
   auto both = std::make_unique<KernelSequence>();
   both->add(std::move(copy));
@@ -249,18 +251,25 @@ Made Products::kernel(Workshop& workshop, native::Call& call, int32_t stream) {
   return std::unique_ptr<Kernel>(std::move(both));
 }
 
-Made Products::product(native::Call& call, const ProductRequest& request, int32_t stream) {
+Made Products::product(native::Call& call, const ProductRequest& request, int32_t stream,
+                       Workshop* workshop) {
   const auto left = lying(request.left), right = lying(request.right),
              result = lying(request.result);
   if (!left || !right || !result || !result->by_rows)
     return has_no_product(call, "a matrix lies neither in rows nor in columns without gaps");
-  DC_ASSIGN_OR_RETURN(std::byte* const space, workspace(stream));
   device_.use();
   auto product = std::make_unique<LtProduct>(calls_, handle_);
   const auto added = request.added ? lying(*request.added) : result;
-  if (const int failed = product->make(request, *left, *right, *result, *added, space);
+  if (const int failed = product->make(request, *left, *right, *result, *added);
       failed != kLtSuccess)
     return has_no_product(call, "cuBLASLt refuses it with status " + std::to_string(failed));
+  if (const auto bytes = static_cast<int64_t>(product->workspace_bytes()); bytes > 0) {
+    std::byte* space = workshop != nullptr ? workshop->planned_scratch(bytes) : nullptr;
+    if (space == nullptr) {
+      DC_ASSIGN_OR_RETURN(space, workspace(stream));
+    }
+    product->set_workspace(space);
+  }
   return std::unique_ptr<Kernel>(std::move(product));
 }
 
@@ -273,7 +282,7 @@ Made Products::product(native::Call& call, const BoundTensor& left, const BoundT
   request.beta = adds ? 1.0f : 0.0f;
   native::check_product(call, request.left, request.right, request.result);
   if (!call.ok()) return call.made(nullptr);
-  return product(call, request, stream);
+  return product(call, request, stream, nullptr);
 }
 
 }  // namespace dc::runtime::kernel::cuda

@@ -33,20 +33,23 @@ class Products {
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
 
-  // The kernel of an instruction of one of the plan's streams. Matrices lie in rows or columns, any
+  // The kernel of an instruction of one of the plan's streams, with its workspace in the plan's
+  // memory if that has room. Matrices lie in rows or columns, any
   // distance apart; what lies otherwise is refused: Unsupported (81), DC6159, as is what cuBLASLt
   // has no algorithm for.
   base::Result<std::unique_ptr<Kernel>> kernel(Workshop& workshop, native::Call& call,
                                                int32_t stream);
   // result = left x right, or that added to the result, which may be f32 where the operands are
-  // bf16. For a part of an instruction; refuses as kernel() does.
+  // bf16. For a part of an instruction, with a workspace beyond the plan's memory; refuses as
+  // kernel() does.
   base::Result<std::unique_ptr<Kernel>> product(native::Call& call, const BoundTensor& left,
                                                 const BoundTensor& right, const BoundTensor& result,
                                                 bool adds, int32_t stream);
 
  private:
+  // `workshop`: whose memory of the plan it may take; null: none of it.
   base::Result<std::unique_ptr<Kernel>> product(native::Call& call, const ProductRequest& request,
-                                                int32_t stream);
+                                                int32_t stream, Workshop* workshop);
   Products(device::CudaDevice& device, const CublasLt& calls) : device_(device), calls_(calls) {}
   // Memory for products of one stream, each while it runs. OutOfMemory (80).
   base::Result<std::byte*> workspace(int32_t stream);

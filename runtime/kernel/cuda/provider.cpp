@@ -2,6 +2,7 @@
 // cuBLASLt's, and what streams do themselves.
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/kernel/cuda/expression_kernels.h"
+#include "runtime/kernel/cuda/has_kernel.h"
 #include "runtime/kernel/cuda/linear_cross_entropy.h"
 #include "runtime/kernel/cuda/model_kernels.h"
 #include "runtime/kernel/cuda/products.h"
@@ -23,19 +24,51 @@ class Provider final : public KernelProvider {
   base::Result<std::unique_ptr<Kernel>> prepare(const plan::Instruction& instruction,
                                                 const AddressMap& addresses) override {
     native::Call call(instruction, addresses, nullptr);
-    const std::string& op = instruction.op;
-    // Streams copy and fill.
-    const bool casts = op == "dc.cast" && call.operand(0).dtype != call.result(0).dtype;
-    if ((op == "dc.cast" && !casts) || op == "dc.copy" || op == "dc.zero")
-      return on_streams_->prepare(instruction, addresses);
+    if (is_of_streams(call)) return on_streams_->prepare(instruction, addresses);
+    DC_RETURN_IF_ERROR(open_workshop());
+    workshop_->begin_kernel(
+        instruction.scratch < 0 ? nullptr : addresses.slice(instruction.scratch),
+        planned_scratch(addresses.plan(), instruction));
+    return made(call, instruction, addresses);
+  }
+
+  // By making it: what kernels need beyond their operands is known then.
+  base::Result<int64_t> measure_scratch(const plan::Instruction& instruction,
+                                        const AddressMap& addresses) override {
+    native::Call call(instruction, addresses, nullptr);
+    if (is_of_streams(call)) return int64_t{0};
+    DC_RETURN_IF_ERROR(open_workshop());
+    workshop_->begin_measurement();
+    DC_RETURN_IF_ERROR(made(call, instruction, addresses).status());
+    return workshop_->scratch_bytes();
+  }
+
+ private:
+  // Streams copy and fill.
+  static bool is_of_streams(native::Call& call) {
+    const std::string_view op = call.op();
+    return (op == "dc.cast" && !casts(call)) || op == "dc.copy" || op == "dc.zero";
+  }
+  static bool casts(native::Call& call) {
+    return call.op() == "dc.cast" && call.operand(0).dtype != call.result(0).dtype;
+  }
+
+  Status open_workshop() {
     if (workshop_ == nullptr) {
       DC_ASSIGN_OR_RETURN(workshop_, Workshop::open(device_));
     }
+    return {};
+  }
+
+  base::Result<std::unique_ptr<Kernel>> made(native::Call& call,
+                                             const plan::Instruction& instruction,
+                                             const AddressMap& addresses) {
+    const std::string& op = instruction.op;
     if (op == "dc.fused") return fused_kernel(*workshop_, call);
     if (const StepKernel make = find_step_kernel(op); make != nullptr)
       return make(*workshop_, call, instruction.stream);
     if (op == "dc.accumulate") return accumulate_kernel(*workshop_, call);
-    if (casts) return cast_kernel(*workshop_, call);
+    if (casts(call)) return cast_kernel(*workshop_, call);
     if (const StepKernel make = find_model_kernel(op); make != nullptr)
       return make(*workshop_, call, instruction.stream);
     const bool is_output_layer = op == "dc.linear_cross_entropy";
@@ -44,7 +77,7 @@ class Provider final : public KernelProvider {
         DC_ASSIGN_OR_RETURN(products_, Products::open(device_));
       }
       if (is_output_layer)
-        return linear_cross_entropy_kernel(*workshop_, *products_, call, instruction, addresses);
+        return linear_cross_entropy_kernel(*workshop_, *products_, call, instruction.stream);
       return products_->kernel(*workshop_, call, instruction.stream);
     }
     if (native::is_operation(op)) return operator_kernel(*workshop_, call, instruction, addresses);
@@ -52,12 +85,6 @@ class Provider final : public KernelProvider {
                   "this version has no kernel for GPUs of '" + op + "'; run with --device cpu");
   }
 
-  // What kernels need beyond their operands is theirs.
-  base::Result<int64_t> measure_scratch(const plan::Instruction&, const AddressMap&) override {
-    return int64_t{0};
-  }
-
- private:
   device::CudaDevice& device_;
   std::unique_ptr<KernelProvider> on_streams_ = make_native_provider();
   std::unique_ptr<Products> products_;  // from the first product on
@@ -66,6 +93,13 @@ class Provider final : public KernelProvider {
 
 }  // namespace
 }  // namespace cuda
+
+bool cuda::has_kernel(std::string_view op) {
+  return op == "dc.fused" || op == "dc.accumulate" || op == "dc.cast" || op == "dc.copy" ||
+         op == "dc.zero" || op == "dc.linear_cross_entropy" || is_product(op) ||
+         find_step_kernel(op) != nullptr || find_model_kernel(op) != nullptr ||
+         native::is_operation(op);
+}
 
 std::unique_ptr<KernelProvider> make_cuda_provider(device::Device& device) {
   return std::make_unique<cuda::Provider>(static_cast<device::CudaDevice&>(device));

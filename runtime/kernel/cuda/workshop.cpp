@@ -4,6 +4,7 @@
 
 #include "runtime/kernel/cuda/block.h"
 #include "src/base/cache_directory.h"
+#include "src/base/units.h"
 
 namespace dc::runtime::kernel::cuda {
 namespace {
@@ -94,7 +95,28 @@ unsigned Workshop::blocks_for(int64_t elements) const {
       std::min((elements + kBlockThreads - 1) / kBlockThreads, std::max<int64_t>(most, 1)));
 }
 
+void Workshop::begin_kernel(std::byte* planned, int64_t bytes) {
+  planned_ = planned;
+  planned_bytes_ = bytes;
+  asked_bytes_ = 0;
+  measures_ = false;
+}
+
+void Workshop::begin_measurement() {
+  begin_kernel(nullptr, 0);
+  measures_ = true;
+}
+
+std::byte* Workshop::planned_scratch(int64_t bytes) {
+  static std::byte nowhere{};
+  const int64_t first = asked_bytes_, end = first + base::round_up(bytes, base::kAlignment);
+  if (!measures_ && end > planned_bytes_) return nullptr;
+  asked_bytes_ = end;
+  return measures_ ? &nowhere : planned_ + first;
+}
+
 Result<std::byte*> Workshop::scratch(int32_t stream, int64_t bytes) {
+  if (std::byte* const planned = planned_scratch(bytes); planned != nullptr) return planned;
   // Kernels that were prepared before hold addresses, so memory that is too small stays.
   std::vector<std::unique_ptr<device::DeviceMemory>>& all = scratch_[stream];
   for (const auto& memory : all)

@@ -42,7 +42,16 @@ class Workshop {
 
   // Blocks for so many elements, at most as many as the GPU has room for at once.
   unsigned blocks_for(int64_t elements) const;
-  // Memory for kernels of one of the plan's streams, each while it runs. OutOfMemory (80).
+  // What the plan has for the instruction whose kernel is made next.
+  void begin_kernel(std::byte* planned, int64_t bytes);
+  // The next kernel is made to see what it needs, and never runs.
+  void begin_measurement();
+  // Of both that follow, since then.
+  int64_t scratch_bytes() const { return asked_bytes_; }
+  // The plan's memory for the kernel; null if it has not as much left.
+  std::byte* planned_scratch(int64_t bytes);
+  // The same; where it has not, memory for kernels of one of the plan's streams, each while it
+  // runs: at most once for a kernel. OutOfMemory (80).
   base::Result<std::byte*> scratch(int32_t stream, int64_t bytes);
   // Issues a launch with other parameters than its own, on so many blocks.
   void issue(const Launch& launch, unsigned blocks, const void* parameters,
@@ -67,6 +76,9 @@ class Workshop {
   KernelCompiler compiler_;
   std::map<std::string, device::cuda::Module> modules_;                            // by text
   std::map<int32_t, std::vector<std::unique_ptr<device::DeviceMemory>>> scratch_;  // by stream
+  std::byte* planned_ = nullptr;
+  int64_t planned_bytes_ = 0, asked_bytes_ = 0;
+  bool measures_ = false;
 };
 
 }  // namespace dc::runtime::kernel::cuda

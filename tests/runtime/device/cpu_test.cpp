@@ -56,6 +56,21 @@ TEST(CpuDevice, RefusesMemoryThatNoMachineHas) {
   EXPECT_EQ(memory.status().kind(), base::ErrorKind::OutOfMemory);
 }
 
+TEST(CpuStream, TimestampsAreAsFarApartAsTheWorkTakes) {
+  auto memory = device::cpu_device().allocate(int64_t{4} << 20);
+  ASSERT_TRUE(memory.ok());
+  auto stream = device::cpu_device().make_stream();
+  const auto first = device::cpu_device().make_timestamp(),
+             second = device::cpu_device().make_timestamp();
+  stream->write_timestamp(*first);
+  stream->fill((*memory)->base(), std::byte{1}, (*memory)->bytes());
+  stream->write_timestamp(*second);
+  const int64_t time = second->since(*first).value();
+  EXPECT_GT(time, 0);
+  EXPECT_EQ(first->since(*second).value(), -time);
+  EXPECT_FALSE(device::cpu_device().gpu().has_value());
+}
+
 TEST(CpuStream, CopiesAndFillsInOrder) {
   auto memory = device::cpu_device().allocate(4096);
   ASSERT_TRUE(memory.ok());

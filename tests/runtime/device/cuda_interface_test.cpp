@@ -14,6 +14,9 @@ DC_CUDA_DRIVER_CALLS(DC_COMPARE)
 
 static_assert(kSuccess == CUDA_SUCCESS && kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY &&
               kNoDevice == CUDA_ERROR_NO_DEVICE);
+static_assert(kClockRate == CU_DEVICE_ATTRIBUTE_CLOCK_RATE &&
+              kMemoryClockRate == CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE &&
+              kExternal == CU_EVENT_RECORD_EXTERNAL);
 static_assert(kMultiprocessors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT &&
               kMajor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR &&
               kMinor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);

@@ -1,6 +1,7 @@
 // The CUDA device on the double of the driver (tests/double).
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <vector>
@@ -103,6 +104,71 @@ TEST(CudaDevice, RecordsWorkOfStreamsAndLaunchesIt) {
     EXPECT_EQ(bytes_of(at + 192, 1)[0], static_cast<std::byte>(launch));
     EXPECT_EQ(bytes_of(at, 1)[0], std::byte{9});
   }
+}
+
+TEST(CudaDevice, TimestampsFollowTheOrderOfTheWork) {
+  auto memory = gpu().allocate(64);
+  ASSERT_TRUE(memory.ok());
+  auto one = gpu().make_stream(), two = gpu().make_stream();
+  auto there = gpu().make_event();
+  std::vector<std::unique_ptr<device::Timestamp>> stamps;
+  for (int i = 0; i < 4; ++i) stamps.push_back(gpu().make_timestamp());
+  const auto begin = std::chrono::steady_clock::now();
+  one->write_timestamp(*stamps[0]);
+  for (int i = 0; i < 50; ++i) one->fill((*memory)->base(), std::byte{1}, 64);
+  one->write_timestamp(*stamps[1]);
+  one->signal(*there, 1);
+  ASSERT_TRUE(two->wait(*there, 1));
+  two->write_timestamp(*stamps[2]);
+  two->fill((*memory)->base(), std::byte{1}, 64);
+  two->write_timestamp(*stamps[3]);
+  ASSERT_TRUE(one->drain().ok() && two->drain().ok());
+  const std::chrono::nanoseconds spent = std::chrono::steady_clock::now() - begin;
+  for (size_t i = 1; i < stamps.size(); ++i)
+    EXPECT_GE(stamps[i]->since(*stamps[i - 1]).value(), 0) << i;
+  EXPECT_GT(stamps[1]->since(*stamps[0]).value(), 0);
+  // Times of the driver are in milliseconds, as f32.
+  EXPECT_LE(stamps[3]->since(*stamps[0]).value(), spent.count() + spent.count() / 1000 + 1000);
+}
+
+// Each launch writes what was recorded: after what comes before it, and before what follows.
+TEST(CudaDevice, AGraphWritesItsTimestampsAtEachLaunch) {
+  auto memory = gpu().allocate(64);
+  ASSERT_TRUE(memory.ok());
+  auto stream = gpu().make_stream();
+  device::Stream* const streams[] = {stream.get()};
+  const auto begin = gpu().make_timestamp(), end = gpu().make_timestamp();
+  auto graph = gpu().record(streams, [&] {
+    stream->write_timestamp(*begin);
+    stream->fill((*memory)->base(), std::byte{1}, 64);
+    stream->write_timestamp(*end);
+    return base::ok_status();
+  });
+  ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+  const auto before = gpu().make_timestamp(), after = gpu().make_timestamp();
+  for (int launch = 0; launch < 5; ++launch) {
+    stream->write_timestamp(*before);
+    (*graph)->launch(*stream);
+    stream->write_timestamp(*after);
+    ASSERT_TRUE(stream->drain().ok());
+    EXPECT_GE(begin->since(*before).value(), 0);
+    EXPECT_GE(end->since(*begin).value(), 0);
+    EXPECT_GE(after->since(*end).value(), 0);
+  }
+}
+
+TEST(CudaDevice, SaysWhatAProfileKeepsOfIt) {
+  const std::optional<base::GpuIdentity> facts = gpu().gpu();
+  ASSERT_TRUE(facts.has_value());
+  EXPECT_FALSE(facts->name.empty());
+  const int architecture = static_cast<device::CudaDevice&>(gpu()).architecture();
+  EXPECT_EQ(facts->compute_capability,
+            std::to_string(architecture / 10) + "." + std::to_string(architecture % 10));
+  EXPECT_GE(std::stod(facts->driver), 12);
+  EXPECT_GT(facts->multiprocessors, 0);
+  EXPECT_GT(facts->memory_bytes, int64_t{1} << 30);
+  EXPECT_GT(facts->clock_khz, 0);
+  EXPECT_GT(facts->memory_clock_khz, 0);
 }
 
 TEST(CudaDevice, RecordingEndsWithTheFailureOfWhatIsRecorded) {

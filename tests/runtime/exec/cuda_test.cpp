@@ -110,8 +110,22 @@ class RandomWork : public HandPlan {
   std::array<std::array<int, kStreams>, 8> readers_{};
 };
 
-// All values after three steps.
-std::vector<float> after_steps(const RandomWork& hand, base::DeviceKind kind, bool graphs = true) {
+// Of all that is issued to stream 0, and of nothing else.
+void expect_times_of_compute(const plan::Plan& plan, const std::vector<int64_t>& times) {
+  const std::vector<plan::Instruction>& instructions = plan.programs[0].instructions;
+  ASSERT_EQ(times.size(), instructions.size());
+  for (size_t i = 0; i < times.size(); ++i) {
+    if (instructions[i].stream == 0) {
+      EXPECT_GT(times[i], 0) << i;
+    } else {
+      EXPECT_EQ(times[i], 0) << i;
+    }
+  }
+}
+
+// All values after three steps; `timed`: the second says how long its commands took.
+std::vector<float> after_steps(const RandomWork& hand, base::DeviceKind kind, bool graphs = true,
+                               bool timed = false) {
   std::vector<float> all;
   comm::CommOptions options;
   options.device = *device::open_device(kind);
@@ -129,7 +143,15 @@ std::vector<float> after_steps(const RandomWork& hand, base::DeviceKind kind, bo
       job.device().upload(static_cast<std::byte*>((*executor)->tensor(hand.values[v]).data),
                           bytes());
     }
-    for (int run = 0; run < 3; ++run) DC_ASSERT_OK((*executor)->run(0));
+    for (int run = 0; run < 3; ++run) {
+      if (!timed || run != 1) {
+        DC_ASSERT_OK((*executor)->run(0));
+        continue;
+      }
+      const auto times = (*executor)->time(0);
+      DC_ASSERT_OK(times.status());
+      expect_times_of_compute(hand.plan, *times);
+    }
     for (const int32_t value : hand.values) {
       job.device().download(bytes(),
                             static_cast<const std::byte*>((*executor)->tensor(value).data));
@@ -156,6 +178,18 @@ TEST(CudaExecutor, KernelsAndCopiesGiveTheBitsOfTheCpu) {
     const std::vector<float> expected = after_steps(hand, base::DeviceKind::Cpu);
     for (const bool graphs : {false, true})
       EXPECT_EQ(after_steps(hand, base::DeviceKind::Cuda, graphs), expected) << "seed " << seed;
+  }
+}
+
+// A program that is timed does what it does otherwise, as a graph and without one.
+TEST(CudaExecutor, TimesWhatComputeDoes) {
+  for (uint32_t seed = 1; seed <= 5; ++seed) {
+    const RandomWork hand(seed, true);
+    const std::vector<float> expected = after_steps(hand, base::DeviceKind::Cpu);
+    EXPECT_EQ(after_steps(hand, base::DeviceKind::Cpu, false, true), expected);
+    for (const bool graphs : {false, true})
+      EXPECT_EQ(after_steps(hand, base::DeviceKind::Cuda, graphs, true), expected)
+          << "seed " << seed;
   }
 }
 

@@ -97,14 +97,13 @@ TEST(Measure, EveryKernelOnceAndTheSameOnAllRanks) {
   std::vector<KernelMeasurement> seen[2];
   std::vector<double> progress;
   on_ranks(2, [&](int rank, comm::ProcessGroup& job) {
-    auto rows = measure::measure_scratch(hand.plan);
+    auto rows = measure::measure_scratch(hand.plan, job.device());
     ASSERT_TRUE(rows.ok()) << rows.status().to_string();
     const measure::Progress told = [&](double fraction, std::string_view what) {
       EXPECT_EQ(what, "kernels");
       if (rank == 0) progress.push_back(fraction);
     };
-    auto timed =
-        measure::measure_kernels(hand.plan, std::move(rows).value(), job.control(), {1, 5}, told);
+    auto timed = measure::measure_kernels(hand.plan, std::move(rows).value(), job, {1, 5}, told);
     ASSERT_TRUE(timed.ok()) << timed.status().to_string();
     seen[rank] = std::move(timed).value();
   });
@@ -134,8 +133,7 @@ TEST(Measure, AFailingRankIsNamedByTheOthers) {
   Status statuses[3];
   on_ranks(3, [&](int rank, comm::ProcessGroup& job) {
     const plan::Plan& plan = rank == 1 ? bad.plan : good.plan;
-    auto timed =
-        measure::measure_kernels(plan, {}, job.control(), {0, 1}, [](double, std::string_view) {});
+    auto timed = measure::measure_kernels(plan, {}, job, {0, 1}, [](double, std::string_view) {});
     if (!timed.ok()) statuses[rank] = timed.status();
     job.leave(statuses[rank]);
   });

@@ -20,7 +20,7 @@ const std::map<std::string_view, std::string> kOthers = {
     {"--disk-memory", "3MiB"}, {"--offload-space", "disk"},
     {"--recompute", "full"},   {"--ranks-per-host", "2"},
     {"--start-from", "8.dcp"}, {"--fusion-estimator", "fitted"},
-    {"--providers", "any"},
+    {"--providers", "any"},    {"--device", "cuda"},
 };
 
 TEST(CompileOptions, EveryRowReadsWhatItPrints) {

@@ -267,6 +267,45 @@ TEST(CudaProducts, AddWhatIsToBeAdded) {
   }
 }
 
+// In the plan's memory if that has room; else beyond it, where the instruction leaves what lies in
+// the plan as it was.
+TEST(CudaProducts, TakeTheWorkspaceThatThePlanHas) {
+  for (const int64_t missing : {0, 64}) {
+    Product one({24, 16}, {16, 24}, kLayouts[0], kLayouts[0]);
+    plan::Instruction step =
+        instruction("aten.mm.default",
+                    {tensor_arg(one.left, "self"), tensor_arg(one.right, "mat2")}, {one.result});
+    const auto needed = gpu_provider().measure_scratch(step, one.bench.addresses());
+    ASSERT_TRUE(needed.ok()) << needed.status().to_string();
+    EXPECT_EQ(*needed, 24 * 24 * 4);  // of the double: the result, once more
+    step.scratch = one.bench.slice(*needed - missing);
+    const auto begin =
+        static_cast<size_t>(one.bench.addresses().slice(step.scratch) - one.bench.used().data());
+    const std::vector<std::byte> memory = after_on_gpu(one.bench, step);
+    ASSERT_GT(memory.size(), begin);
+    const std::byte left{static_cast<unsigned char>(missing == 0 ? 0xA5 : 0xFF)};
+    EXPECT_EQ(memory[begin], left) << missing;  // what the double's workspace holds in the end
+    one.expect(step, one.expected(1, nothing));
+  }
+}
+
+// Of kernels that are not products, and none of those that need none.
+TEST(CudaProducts, ScratchIsMeasuredWithoutRunning) {
+  KernelBench bench;
+  const int32_t x = bench.tensor(DType::F32, {64}), y = bench.tensor(DType::F32, {64}),
+                indices = bench.tensor(DType::I64, {7}), g = bench.tensor(DType::F32, {7, 8}),
+                rows = bench.tensor(DType::F32, {20, 8});
+  const auto scratch = [&](const plan::Instruction& step) {
+    return gpu_provider().measure_scratch(step, bench.addresses()).value();
+  };
+  EXPECT_EQ(scratch(instruction("aten.neg.default", {tensor_arg(x, "self")}, {y})), 0);
+  EXPECT_EQ(scratch(instruction("aten.embedding_dense_backward.default",
+                                {tensor_arg(g, "grad_output"), tensor_arg(indices, "indices"),
+                                 int_arg("num_weights", 20), int_arg("padding_idx", -1)},
+                                {rows})),
+            64);  // a link for each of 7 places
+}
+
 TEST(CudaProducts, RefuseMatricesWithGaps) {
   KernelBench bench;
   const int32_t left = bench.tensor(DType::F32, {4, 4}, {12, 3}),

@@ -11,7 +11,6 @@
 
 #include "runtime/kernel/cuda/model_kernels.h"
 #include "runtime/kernel/cuda/products.h"
-#include "runtime/kernel/native/pointwise/expression_tensors.h"
 #include "src/ir/native_ops.h"
 #include "tests/runtime/kernel/aten_cases.h"
 #include "tests/runtime/kernel/cuda/gpu_bench.h"
@@ -139,15 +138,6 @@ TEST_P(CudaSamples, GivePyTorchsNumbers) {
   EXPECT_GT(taken, 0) << "no sample runs";
   RecordProperty("taken", taken);
   RecordProperty("refused", refused);
-}
-// A plan that runs without libtorch on CPUs has all its kernels on GPUs.
-TEST(CudaKernels, AreThereForEveryOperatorThatCpusHaveOneOf) {
-  for (const ir::NativeOp& op : ir::native_ops()) {
-    const bool has_kernel = kernel::cuda::find_model_kernel(op.overload) != nullptr ||
-                            kernel::cuda::is_product(op.overload) ||
-                            kernel::native::is_operation(op.overload);
-    EXPECT_TRUE(has_kernel) << op.overload;
-  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Operators, CudaSamples, ::testing::ValuesIn(operators()),
