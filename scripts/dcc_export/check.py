@@ -47,9 +47,10 @@ class Comparison:
             self.exact += torch.equal(ours[name], value)
             self.worst = max(self.worst, share)
             if not share <= 1.0:
-                self.failure = self.failure or (
-                    f"check failed: {name} differs from {self.reference} by {share:.3g} times the bound {self.bound[0]:g} (relative)"
-                )
+                difference = f"differs from {self.reference} by {share:.3g} times the bound {self.bound[0]:g} (relative)"
+                if value.isnan().any():
+                    difference = f"of {self.reference} is not a number; correct the module, or give inputs for which it is one"
+                self.failure = self.failure or f"check failed: {name} {difference}"
 
     def result(self):
         if self.failure:

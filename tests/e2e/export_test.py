@@ -370,6 +370,14 @@ class RefusalTest(ExportTest):
             module.fc2.bias += 0.01
         self.assertFalse(check().passed)
 
+    def test_a_loss_that_is_not_a_number_is_said(self):
+        class Root(Regression):
+            def forward(self, x, y):
+                return (super().forward(x, y) - 1e6).sqrt()
+
+        with self.assertRaisesRegex(ExportError, "check failed: loss of eager is not a number"):
+            self.export(Root(), regression_inputs())
+
     def test_exit_codes(self):
         cases = [
             (64, ["--preset", "nope", "-o", self.path()]),

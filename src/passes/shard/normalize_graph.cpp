@@ -111,6 +111,11 @@ Result<bool> make_random_explicit(ir::Step& step, ir::Graph& graph) {
                         "randomness dcc can "
                         "replay: remove the operator or draw its numbers outside the model");
     }
+    if (graph.value(node.operands[0]).type.dtype == ir::DType::F64) {
+      return Status(ErrorKind::Unsupported, "DC2603",
+                    "dropout of f64 elements in module '" + *node.origin.module +
+                        "' is not supported; convert them to float32 in front of it");
+    }
     double probability = 0;
     if (const auto* as_double = std::get_if<double>(&p->value)) probability = *as_double;
     if (const auto* as_int = std::get_if<int64_t>(&p->value))
