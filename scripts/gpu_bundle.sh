@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What scripts/gpu.sh needs on a machine with a GPU and no network, as build/gpu (at most 64 MiB with the checkout): dcrun and tests of build/release without their
+# What scripts/gpu.sh needs on a machine with a GPU and no network, as build/gpu (at most 64 MiB with the checkout): dcc, dcrun and tests of build/release without their
 # debugging information, the libraries that they need beyond the C library, samples of PyTorch, plans of models with the numbers that the CPU gives; all of it
 # compressed. Needs scripts/setup.sh.
 set -euo pipefail
@@ -12,7 +12,7 @@ mkdir -p "$out"/{bin,lib,tests,models}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-strip -o "$out/bin/dcrun" "$build/bin/dcrun"
+for program in dcc dcrun; do strip -o "$out/bin/$program" "$build/bin/$program"; done
 for test in "${tests[@]}"; do strip -o "$out/tests/$test" "$build/bin/$test"; done
 # The C library stays the machine's.
 for program in "$out"/bin/* "$out"/tests/*; do ldd "$program" | awk '$3 ~ /^\// {print $3}'; done |
@@ -54,6 +54,11 @@ compared 2e-5 tiny tiny-llama-2-ranks 2 3 --preset tiny-llama --dtype float32
 compared 1e-4 small small-llama 1 0 --preset small-llama --dtype float32
 compared 1e-2 small small-llama-bf16 1 0 --preset small-llama --dtype bfloat16
 "$python" -c 'import json, sys; print(json.dumps([json.loads(line) for line in sys.stdin], indent=1))' <"$scratch/models.jsonl" >"$out/models/models.json"
+
+# To be profiled there: archives without weights.
+for size in tiny small; do
+  "$python" scripts/export.py --preset "$size-llama" --headless -o "$out/models/profile-$size.pt2" 2>"$scratch/said" || { cat "$scratch/said" >&2; exit 1; }
+done
 
 # A Llama of a billion parameters, as scripts/benchmark/gpu_peer.py has it.
 "$python" scripts/benchmark/gpu_peer.py --write-config "$scratch/large.json"

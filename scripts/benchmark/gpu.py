@@ -14,6 +14,7 @@ import time
 import traceback
 
 import gpu_peer
+from gpu_profile import profile
 from gpu_runner import Failed, Runner
 from gpu_tests import device, kernels, samples
 from gpu_training import ranks, sanitizer, train, training
@@ -80,7 +81,7 @@ def benchmark(runner, note):
     return all("failed" not in row for row in figures.values()), figures
 
 
-STAGES = (machine, device, training, kernels, samples, ranks, sanitizer, benchmark)
+STAGES = (machine, device, training, kernels, samples, ranks, profile, sanitizer, benchmark)
 
 
 def write(out, report):

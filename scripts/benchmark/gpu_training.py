@@ -15,11 +15,16 @@ def models(runner):
         return [model for model in json.load(file) if model["is_tiny"] or not runner.double]
 
 
-def train(runner, name, *options, world=1, steps=STEPS, seconds=60, saves=True, before=(), **more):
+def train(runner, name, *options, **more):
+    """A plan of the bundle."""
+    return train_plan(runner, runner.program("models", name + ".dcp"), *options, **more)
+
+
+def train_plan(runner, plan, *options, world=1, steps=STEPS, seconds=60, saves=True, before=(), **more):
     """Rows of metrics and the saved bytes."""
     folder = runner.folder()
     metrics, saved = os.path.join(folder, "metrics.jsonl"), os.path.join(folder, "saved.safetensors")
-    command = [*before, runner.program("bin", "dcrun"), *(["-n", str(world)] if world > 1 else []), runner.program("models", name + ".dcp")]
+    command = [*before, runner.program("bin", "dcrun"), *(["-n", str(world)] if world > 1 else []), plan]
     command += ["--weights", "init:1", "--data", "synthetic:1", "--steps", str(steps), "--metrics", metrics, "--device", "cuda"]
     runner.run([*command, *(["--save", saved] if saves else []), *options], seconds, **more)
     with open(metrics) as file:
