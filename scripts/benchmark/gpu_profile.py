@@ -19,9 +19,9 @@ def measured(runner, model, ranks):
     runner.run([dcc, "profile", archive, "-n", str(ranks), "--device", "cuda", "-o", profile], 120)
     with open(profile) as file:
         found = json.load(file)
-    said = runner.run([dcc, "compile", archive, "--profile", profile, "--world", str(ranks), "--no-cache", "--json", "-o", plan], 60)
-    report, _ = json.JSONDecoder().raw_decode(said[said.index("{") :])  # notes follow
-    predicted = report["prediction"]["step_ns"] / 1e6
+    runner.run([dcc, "compile", archive, "--profile", profile, "--world", str(ranks), "--no-cache", "-o", plan], 60)
+    described = json.loads(runner.run([dcc, "inspect", plan, "--as=json"], 20))
+    predicted = described["prediction"]["step_ns"] / 1e6
     rows, _ = train_plan(runner, plan, world=ranks, steps=STEPS, saves=False)
     times = [row["step_ms"] for row in rows[3:]]
     figures = {
