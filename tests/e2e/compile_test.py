@@ -22,13 +22,13 @@ LLAMA_70B = os.path.join(DATA, "llama_70b_cuda.pt2")
 # Frozen: an option that scripts of users rely on is never renamed or dropped.
 FLAGS = {
     "dcc": "--help --version",
-    "dcc compile": "--chain --config --dim --disk-memory --fusion-estimator --grad-accum --help --host-memory --json --memory --no-cache --offload-space --output"
+    "dcc compile": "--chain --config --device --dim --disk-memory --fusion-estimator --grad-accum --help --host-memory --json --memory --no-cache --offload-space --output"
     " --passes --profile --providers --ranks-per-host --recompute --reduce-dtype --reduction-order --search-effort --search-time --start-from --threads --verbose --world --zero -h -o",
-    "dcc profile": "--comm --dim --fusions --help --job-key --offload-dir --output --ranks --ranks-per-host --threads -h -n -o",
+    "dcc profile": "--comm --device --dim --fusions --help --job-key --offload-dir --output --ranks --ranks-per-host --threads -h -n -o",
     "dcc inspect": "--as --help --output --verbose -h -o",
     "dcc explain": "--help --json -h",
     "dcc verify": "--help -h",
-    "dcc simulate": "--chain --config --dim --disk-memory --fusion-estimator --grad-accum --help --host-memory --json --link --memory --model --no-cache --offload-space"
+    "dcc simulate": "--chain --config --device --dim --disk-memory --fusion-estimator --grad-accum --help --host-memory --json --link --memory --model --no-cache --offload-space"
     " --passes --profile --providers --ranks-per-host --recompute --reduce-dtype --reduction-order --search-effort --start-from --threads --world --zero -h",
     "dcc calibrate": "--fusion-estimator --help --output --profile --recorded -h -o",
     "dcc opt": "--help --passes -h",

@@ -14,10 +14,21 @@ import unittest
 import torch
 
 import running
-from cuda_test import CUDA, Classifier, Convolution, environment
+from cuda_test import CUDA, Classifier, environment
 from export_case import export_train_step
 
 DCC = os.path.join(running.BIN, "dcc")
+
+
+class Rolled(torch.nn.Module):
+    """`aten.roll` is libtorch's on every device."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(9, 9)
+
+    def forward(self, x):
+        return self.layer(x).roll(1, -1).square().mean()
 
 
 @functools.cache

@@ -34,17 +34,24 @@ inline void histogram(const Histogram& parameters) {
   const bool has_ends = parameters.ends != nullptr;
   const double low = has_ends ? parameters.ends[0] : parameters.low,
                high = has_ends ? parameters.ends[1] : parameters.high;
-  const double width = high - low;
   const auto bins = static_cast<double>(parameters.bins);
-  const double whole = width * bins;
+  const double whole = (high - low) * bins;
   const bool has_parts = low <= high && whole - whole == 0;
+  // Each operation is rounded to the elements' type, as on CPUs.
+  const auto rounded = [](double x) {
+    return static_cast<double>(scalar::load(scalar::store<From>(x)));
+  };
+  const double first = rounded(low), last = rounded(high);
+  const double width = rounded(last - first), parts = rounded(bins);
   for (int64_t bin = blockIdx.x; bin < parameters.bins; bin += gridDim.x) {
     double own = 0;
     for_each_in_block(parameters.walk.count, [&](int64_t i) {
       const auto x = static_cast<double>(scalar::load(from[places_of(parameters.walk, i).at[0]]));
-      if (!(x >= low && x <= high) || !has_parts) return;
-      // Without a width, of equal elements so large that one more makes no difference: the middle.
-      auto part = width > 0 ? static_cast<int64_t>((x - low) * bins / width) : parameters.bins / 2;
+      if (!(x >= first && x <= last) || !has_parts) return;
+      // Without a width, of equal elements so large that one more makes no difference, or with one
+      // that the type does not hold: the middle.
+      const double place = rounded(rounded(rounded(x - first) * parts) / width);
+      auto part = place - place == 0 ? static_cast<int64_t>(place) : parameters.bins / 2;
       if (part >= parameters.bins) part = parameters.bins - 1;
       if (part == bin) own += 1;
     });
