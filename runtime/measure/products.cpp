@@ -6,6 +6,7 @@
 #include "runtime/kernel/kernel.h"
 #include "runtime/measure/busy.h"
 #include "runtime/measure/pseudo_random.h"
+#include "src/base/units.h"
 
 namespace dc::runtime::measure {
 namespace {

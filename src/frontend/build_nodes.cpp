@@ -83,7 +83,7 @@ class NodeBuilder {
                                  : ir::NewValue{draft_.text(name), types[i].type});
     }
     ir::Node& node = draft_.graph.insert_aten(
-        {}, std::string(overload), std::move(operands), std::move(results), std::move(args),
+        {}, std::string(overload), operands, std::move(results), std::move(args),
         {draft_.text(raw.module), raw.phase, raw.accumulates});
     for (size_t i = 0; i < raw.results.size(); ++i) {
       if (raw.results[i] < 0) continue;
@@ -115,6 +115,7 @@ class NodeBuilder {
                                            const std::vector<ir::ValueId>& values,
                                            const std::vector<ir::Arg>& args) {
     std::vector<Operand> operands;
+    operands.reserve(values.size());
     for (const ir::ValueId value : values) operands.push_back(draft_.operand(value));
     const OperandType operand_type = [&](std::string_view name) -> std::optional<base::DType> {
       for (const ir::Arg& arg : args) {

@@ -121,9 +121,10 @@ class ConvolutionMaker {
   // Rows of a thread, of which a tile has kSideThreads times as many: the most that leave no more
   // of the last tile without channels than fewer would.
   static int rows_of_thread(int64_t channels) {
-    if (channels <= kSideThreads * kFewRows) return kFewRows;
+    if (channels <= int64_t{kSideThreads} * kFewRows) return kFewRows;
     static_assert(kMostRows == 2 * kManyRows);
-    return rounded_quotient(channels, kSideThreads * kManyRows) % 2 == 0 ? kMostRows : kManyRows;
+    return rounded_quotient(channels, int64_t{kSideThreads} * kManyRows) % 2 == 0 ? kMostRows
+                                                                                  : kManyRows;
   }
 
   Status add_convolution(const BoundTensor& source_tensor, const BoundTensor& result,
