@@ -112,6 +112,7 @@ TEST(CudaDevice, TimestampsFollowTheOrderOfTheWork) {
   auto one = gpu().make_stream(), two = gpu().make_stream();
   auto there = gpu().make_event();
   std::vector<std::unique_ptr<device::Timestamp>> stamps;
+  stamps.reserve(4);
   for (int i = 0; i < 4; ++i) stamps.push_back(gpu().make_timestamp());
   const auto begin = std::chrono::steady_clock::now();
   one->write_timestamp(*stamps[0]);

@@ -31,6 +31,7 @@ void on_gpus(int ranks, const std::function<void(int, comm::ProcessGroup&)>& bod
   }
   auto hosts = comm::connect_threads(ranks, {});
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
       auto job = comm::add_nccl(std::move(hosts[static_cast<size_t>(rank)]),

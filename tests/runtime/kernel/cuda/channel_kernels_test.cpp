@@ -33,6 +33,7 @@ TEST(CudaBatchNorm, GivesTheNumbersOfTheCpu) {
                       y = bench.tensor(dtype, sizes, strides),
                       to = bench.tensor(dtype, sizes, strides);
         std::vector<int32_t> of_channels;
+        of_channels.reserve(6);
         for (int i = 0; i < 6; ++i) of_channels.push_back(bench.tensor(DType::F32, {channels}));
         const auto& [saved, rstd, new_mean, new_var, of_weight, of_bias] =
             std::tie(of_channels[0], of_channels[1], of_channels[2], of_channels[3], of_channels[4],

@@ -26,7 +26,7 @@ void expect_values_of_cpu(KernelBench& bench, const plan::Instruction& instructi
 
 TEST(CudaReductions, SumsAndMeansOverAnyDims) {
   const Sizes sizes = {5, 40, 33};
-  const std::vector<float> values = noise(5 * 40 * 33, 3);
+  const std::vector<float> values = noise(int64_t{5} * 40 * 33, 3);
   for (const std::vector<int64_t>& dims :
        std::vector<std::vector<int64_t>>{{0}, {1}, {2}, {-1}, {0, 1}, {1, 2}, {0, 2}, {0, 1, 2}}) {
     for (const char* op : {"aten.sum.dim_IntList", "aten.mean.dim"}) {
@@ -172,7 +172,8 @@ constexpr Layout kLayouts[] = {
 
 class Product {
  public:
-  Product(Sizes left_sizes, Sizes right_sizes, const Layout& left_lies, const Layout& right_lies) {
+  Product(const Sizes& left_sizes, const Sizes& right_sizes, const Layout& left_lies,
+          const Layout& right_lies) {
     left = bench.tensor(DType::F32, left_sizes, left_lies.strides(left_sizes));
     right = bench.tensor(DType::F32, right_sizes, right_lies.strides(right_sizes));
     Sizes sizes = left_sizes;
