@@ -3,6 +3,8 @@
 import math
 import re
 
+from torch.optim import optimizer as of_torch
+
 from .errors import ExportError
 from .optimizer_kinds import decays_gradients, kind_of
 
@@ -64,6 +66,11 @@ def _require_plain(optimizer):
         )
     if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
         raise ExportError(f"the {kind} optimizer has step hooks, which would be dropped; remove them")
+    if of_torch._global_optimizer_pre_hooks or of_torch._global_optimizer_post_hooks:
+        raise ExportError("every optimizer has step hooks (register_optimizer_step_pre_hook or _post_hook), which would be dropped; remove them")
+    own = vars(optimizer).get("step")
+    if own is not None and not hasattr(own, "_wrapped_by_lr_sched"):
+        raise ExportError(f"the {kind} optimizer has another step() than its class, which would be dropped; take it out")
 
 
 def _fqn(parameter, names):

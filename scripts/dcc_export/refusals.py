@@ -5,9 +5,11 @@ import torch
 from .capture import strip
 from .errors import ExportError
 from .places import Places
+from .plain_tensors import require_plain_tensor
 from .shared_memory import require_own_memory
 
 TRAINED = (torch.float32, torch.bfloat16)
+_FSDP = {"FullyShardedDataParallel", "FSDPModule"}
 
 
 def require_exportable(step, root, headless=False):
@@ -43,6 +45,8 @@ def _require_plain(name, module):
         raise ExportError(f"{name} is wrapped by torch.compile; export the module inside, ._orig_mod")
     if isinstance(module, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
         raise ExportError(f"{name} is a {type(module).__name__}; export the module inside, .module (dcc compile distributes the step)")
+    if _FSDP & {kind.__name__ for kind in type(module).__mro__ if kind.__module__.startswith("torch.distributed.")}:
+        raise ExportError(f"{name} is sharded by FSDP; export the module as it is before that (dcc compile distributes the step)")
     if module._backward_hooks or module._backward_pre_hooks:
         raise ExportError(
             f"{name} has a backward hook, which is not part of an exported step; remove it "
@@ -51,7 +55,12 @@ def _require_plain(name, module):
 
 
 def _require_batch_statistics(name, module):
-    """momentum=None weighs a batch by how many came before: a number read from a tensor."""
+    """momentum=None weighs a batch by how many came before: a number read from a tensor. SyncBatchNorm takes means over ranks."""
+    if isinstance(module, torch.nn.SyncBatchNorm) and module.training:
+        raise ExportError(
+            f"{name} is a SyncBatchNorm, whose means PyTorch takes over all ranks, and a plan over the rows of each rank; "
+            "leave convert_sync_batchnorm out (a BatchNorm has the same parameters and buffers), or freeze it with .eval()"
+        )
     running = isinstance(module, torch.nn.modules.batchnorm._NormBase) and module.track_running_stats
     if running and module.training and module.momentum is None:
         raise ExportError(f"{name} has momentum=None, whose weight depends on a counter; give it a momentum")
@@ -60,8 +69,7 @@ def _require_batch_statistics(name, module):
 def _require_tensor(what, tensor):
     if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
         raise ExportError(f"{what} has no shape yet (a lazy module); call the module once before the export")
-    if tensor.layout is not torch.strided:
-        raise ExportError(f"{what} is {tensor.layout}; dcc needs dense tensors: use .to_dense()")
+    require_plain_tensor(what, tensor)
     if tensor.device.type not in ("cpu", "meta"):
         raise ExportError(f"{what} is on {tensor.device}; move the module with .cpu() before the export")
     if tensor.numel() == 0:
@@ -72,6 +80,11 @@ def _require_parameter(name, parameter):
     if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
         raise ExportError(
             f"parameter {name} has a gradient hook, which is not part of an exported step; remove it (a mask or scale can be written into the forward)"
+        )
+    if parameter.requires_grad and parameter.is_leaf and parameter.grad_dtype != parameter.dtype:
+        raise ExportError(
+            f"parameter {name} has grad_dtype {parameter.grad_dtype}, in which an exported step does not keep gradients; leave it as the parameter's "
+            "own type (they are summed in float32, and sent as dcc compile --reduce-dtype says)"
         )
     if parameter.requires_grad and parameter.dtype not in TRAINED:
         kind = str(parameter.dtype).removeprefix("torch.")

@@ -10,6 +10,7 @@ import inspect
 import torch
 
 from .errors import ExportError
+from .plain_tensors import require_plain_tensor
 
 # The attribute under which StepModule keeps the user's module; stripped from every name.
 CHILD = "step"
@@ -59,6 +60,7 @@ def flatten_inputs(module, example_inputs, input_names):
                 f"example input {name!r} is {type(value).__name__}, not a tensor; pass tensors "
                 "only and bind everything else inside the module that returns the loss"
             )
+        require_plain_tensor(f"example input {name!r}", value)
     names = list(input_names) if input_names else _argument_names(module, len(args)) + list(kwargs)
     if len(names) != len(args) + len(kwargs):
         raise ExportError(f"{len(names)} input names for {len(args) + len(kwargs)} inputs; give one per tensor")

@@ -7,6 +7,7 @@ import math
 import unittest
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from export_case import ExportTest, description
 from export_test import Regression, regression_inputs
@@ -72,6 +73,16 @@ class OptimizerTest(ExportTest):
         for pattern, optimizer in cases:
             with self.subTest(pattern), self.assertRaisesRegex(ExportError, pattern):
                 self.described(module, optimizer)
+        optimizer = torch.optim.SGD(module.parameters(), lr=1)
+        optimizer.step = lambda: None
+        with self.assertRaisesRegex(ExportError, "another step.. than its class"):
+            self.described(module, optimizer)
+        handle = register_optimizer_step_pre_hook(lambda *_: None)
+        try:
+            with self.assertRaisesRegex(ExportError, "every optimizer has step hooks"):
+                self.described(module, torch.optim.SGD(module.parameters(), lr=1))
+        finally:
+            handle.remove()
         for limit in (math.inf, math.nan, -1.0):
             with self.subTest(limit), self.assertRaisesRegex(ExportError, "clip_norm is .*; give a positive number"):
                 self.described(module, torch.optim.SGD(module.parameters(), lr=1), clip_norm=limit)

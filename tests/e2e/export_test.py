@@ -483,6 +483,9 @@ class WhatToDoTest(ExportTest):
         x, labels = score_inputs()
         self.refused("fc.weight is float64.*\\.float\\(\\)", Scores().double(), (x.double(), labels))
         self.refused("fc.weight is float16", Scores().half(), (x.half(), labels))
+        rounded = Scores()
+        rounded.fc.weight.grad_dtype = torch.bfloat16
+        self.refused("fc.weight has grad_dtype torch.bfloat16", rounded)
         self.refused("phase is complex64", Scores(lambda m, s: (s * m.phase).real, phase=nn.Parameter(torch.rand(3) + 0j)))
         self.refused("none has no elements", Scores(none=nn.Parameter(torch.zeros(0, 4))))
         frozen = Scores(lambda m, s: s * m.scale.float(), scale=nn.Parameter(torch.rand(3).double(), requires_grad=False))
@@ -614,6 +617,34 @@ class WhatToDoTest(ExportTest):
         self.refused("no shape yet", nn.LazyLinear(3), x)
         self.refused("sparse=True off", Scores(lambda m, s: s + m.emb(torch.tensor(1)), emb=nn.Embedding(3, 3, sparse=True)))
         self.refused("momentum=None", Scores(lambda m, s: m.norm(s), norm=nn.BatchNorm1d(3, momentum=None)))
+        synchronized = Scores(lambda m, s: m.norm(s), norm=nn.SyncBatchNorm(3))
+        self.refused("norm is a SyncBatchNorm.*convert_sync_batchnorm", synchronized)
+        sharded = type("Linear", (nn.Linear,), {"__module__": "torch.distributed.fsdp"})
+        sharded.__name__ = "FSDPModule"
+        self.refused("fc2 is sharded by FSDP", Scores(lambda m, s: m.fc2(s), fc2=sharded(3, 3)))
+        synchronized.norm.eval()
+        self.export(synchronized, score_inputs())
+
+    def test_tensors_with_operators_of_their_own(self):
+        class Doubled(torch.Tensor):
+            @classmethod
+            def __torch_function__(cls, function, types, args=(), kwargs=None):
+                result = super().__torch_function__(function, types, args, kwargs or {})
+                return result.as_subclass(torch.Tensor) * 2 if function is torch.Tensor.mul else result
+
+        class Marked(nn.Parameter):
+            pass
+
+        scaled = lambda m, s: s * m.scale
+        x, labels = score_inputs()
+        self.refused("parameter scale is a Doubled", Scores(scaled, scale=nn.Parameter(torch.rand(3).as_subclass(Doubled))))
+        self.refused("input 0 is a Doubled.*as_subclass", Scores(), (x.as_subclass(Doubled), labels))
+        self.refused("input 0 is torch.sparse_coo.*to_dense", Scores(), (x.to_sparse(), labels))
+        self.refused("input 0 is a nested tensor.*padded", Scores(), (torch.nested.nested_tensor(list(x)), labels))
+        quantized = Scores(lambda m, s: s * m.scale.dequantize())
+        quantized.register_buffer("scale", torch.quantize_per_tensor(torch.rand(3), 0.1, 0, torch.quint8))
+        self.refused("buffer scale is quantized", quantized)
+        self.export(Scores(scaled, scale=Marked(torch.rand(3))), (x, labels))
 
 
 if __name__ == "__main__":
