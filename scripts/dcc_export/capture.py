@@ -14,6 +14,7 @@ from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput, P
 from torch.fx.traceback import annotate, preserve_node_meta
 
 from .bags import by_rows
+from .data_attribute import assignable_data, take_back
 from .decompositions import as_kernels
 from .errors import ExportError
 from .margins import by_margins
@@ -57,9 +58,15 @@ class TracedStep(torch.nn.Module):
         step, places = self._user
         lent = {name: getattr(self, own) for own, name in self.names.items()}
         with places.holding(lent):
-            loss = step(*tensors)
+            with assignable_data() as before:
+                loss = step(*tensors)
             for name, now in places.replaced(lent):
                 _write_back(name, lent[name], now, name in places.buffers)
+            for name, tensor in lent.items():
+                now = take_back(tensor, before)
+                if now is not None:
+                    with torch.autograd._unsafe_preserve_version_counter(tensor):  # to autograd, setting .data is no write
+                        _write_back(name, tensor, now, name in places.buffers or not tensor.requires_grad)
         # An input, or a view of one, has no backward to start from.
         own = loss._is_view() or any(loss is tensor for tensor in lent.values())
         return loss.clone() if own else loss
@@ -150,6 +157,16 @@ def _tracing_failed(error, step, root):
         cure = "a value of a tensor decides control flow or a shape; use a static formulation (for masks pass a ready 4-D mask, for experts a fixed capacity)"
     elif "modified by an inplace operation" in first:
         cure = "PyTorch cannot run this backward either; write to a copy, for example with .clone()"
+    elif "Cannot backprop through mirrored meta" in first:
+        cure = "return the sum of all losses instead of a backward() in the forward"
+    elif kind == "KeyError" and "UntypedStorage" in first:
+        cure = "write torch.no_grad() in the place of torch.inference_mode()"
+    elif "NestedTensor" in first:
+        cure = (
+            "nested tensors cannot be traced; a torch.nn.TransformerEncoder in eval mode makes them of a padding mask, unless it has enable_nested_tensor=False"
+        )
+    elif "set_ on a graph input" in first:
+        cure = "write the values of a parameter or buffer with copy_() in the place of set_()"
     elif "in tensor_tracker" in first:
         cure = "the forward reads a tensor that an earlier call left in an attribute; register a buffer and write to it in place"
     return f"tracing failed with {kind}: {first}{_own_line(error)}; {cure}"

@@ -103,7 +103,7 @@ def run_loaded(loaded, state, sample, seed):
     """Runs the reloaded graph itself on `state` {fqn: tensor}; its signature says what each output
     is."""
     signature = loaded.graph_signature
-    users = iter(list(sample) + [torch.tensor(1.0)])
+    users = iter(list(sample) + [torch.tensor(1.0, dtype=torch.float32)])
     arguments = []
     for spec in signature.input_specs:
         if spec.kind is InputKind.USER_INPUT:
@@ -120,7 +120,7 @@ def run_loaded(loaded, state, sample, seed):
 
 
 def run_eager(step, state, sample, strip_name, seed, expected):
-    """Loss, gradients, and the buffers that changed or were expected to.
+    """Loss, gradients, the buffers that changed or were expected to, and parameters that changed.
 
     Runs on the parameters of `state` {fqn: tensor}, cast to the module's types, and on copies of
     the module's buffers: its own are not touched.
@@ -142,6 +142,9 @@ def run_eager(step, state, sample, strip_name, seed, expected):
     for name, parameter in parameters.items():
         if parameter.grad is not None:
             result["gradient of " + name] = parameter.grad
+    for name, parameter in lent.items():
+        if not torch.equal(parameter, _stored(state, strip_name(name), parameter)):
+            result["parameter " + strip_name(name) + " in the forward"] = parameter.detach()
     for name, buffer in buffers.items():
         key = "buffer " + strip_name(name)
         if key in expected or not torch.equal(buffer, places.buffers[name]):

@@ -19,11 +19,20 @@ from export_case import ExportError, ExportTest, export_train_step, targets
 WORLD, STEPS, ROWS = 2, 3, 4
 
 
+def in_place(teacher, student):
+    teacher.mul_(0.9).add_(student, alpha=0.1)
+
+
+def by_data(teacher, student):
+    teacher.data = teacher.data * 0.9 + student.data * 0.1
+
+
 class Student(nn.Module):
     """A net and a frozen teacher that follows it, as in self-distillation; the teacher's bias stays as it is."""
 
-    def __init__(self):
+    def __init__(self, follow=in_place):
         super().__init__()
+        self.follow = follow
         self.net = nn.Linear(6, 5)
         self.teacher = copy.deepcopy(self.net).requires_grad_(False)
         self.steps = nn.Parameter(torch.zeros((), dtype=torch.int64), requires_grad=False)
@@ -32,7 +41,7 @@ class Student(nn.Module):
         with torch.no_grad():
             target = self.teacher(x + 0.1).softmax(-1)
             if self.training:
-                self.teacher.weight.mul_(0.9).add_(self.net.weight, alpha=0.1)
+                self.follow(self.teacher.weight, self.net.weight)
                 self.steps.add_(1)
         return F.cross_entropy(self.net(x), target)
 
@@ -41,9 +50,9 @@ def optimizer_of(module):
     return torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=0.5, momentum=0.9)
 
 
-def student():
+def student(follow=in_place):
     torch.manual_seed(0)
-    module = Student()
+    module = Student(follow)
     nn.init.normal_(module.net.weight)
     return module
 
@@ -69,6 +78,13 @@ class WrittenParametersTest(ExportTest):
     def test_as_eager_trains(self):
         module, before = student(), student().state_dict()
         data = torch.randn(STEPS * WORLD * ROWS, 6)
+        self.trains_as_eager(module, data, before)
+
+    def test_data_that_is_set(self):
+        """`parameter.data = ...`, as MoCo and BYOL write it."""
+        self.trains_as_eager(student(by_data), torch.randn(STEPS * WORLD * ROWS, 6), student().state_dict())
+
+    def trains_as_eager(self, module, data, before):
         program = self.export(module, (data[:ROWS],), optimizer=optimizer_of(module), eval=True)
         for name, value in module.state_dict().items():
             self.assertTrue(torch.equal(value, before[name]), name)
@@ -118,6 +134,58 @@ class WrittenParametersTest(ExportTest):
 
         with self.assertRaisesRegex(ExportError, "in eval mode the forward writes buffer teacher.weight"):
             self.export(Always(), (torch.randn(4, 6),), eval=True)
+
+
+class DataTest(ExportTest):
+    """`tensor.data = ...` in the forward; each export is compared with eager PyTorch."""
+
+    class Net(nn.Module):
+        def __init__(self, act):
+            super().__init__()
+            self.net, self.out, self.act = nn.Linear(6, 6), nn.Linear(6, 5), act
+            self.register_buffer("mean", torch.ones(6))
+
+        def forward(self, x, labels):
+            return F.cross_entropy(self.out(self.act(self, x)), labels)
+
+    def inputs(self):
+        return torch.randn(4, 6), torch.tensor([0, 1, 4, 2])
+
+    def test_of_activations_and_buffers(self):
+        def activation(m, x):
+            h = m.net(x)
+            before, kept = h.sin(), h.data
+            h.data = h.data * 2
+            return before + h.cos() + kept
+
+        def buffer(m, x):
+            h, kept = m.net(x), m.mean.data
+            m.mean.data = m.mean * 0.9 + h.detach().mean(0) * 0.1
+            m.mean.mul_(0.5)
+            return h * m.mean + kept
+
+        for act, written in ((activation, []), (buffer, ["mean"])):
+            with self.subTest(act.__name__):
+                module = self.Net(act)
+                program = self.export(module, self.inputs())
+                self.assertEqual(targets(program, OutputKind.BUFFER_MUTATION), written)
+                self.assertTrue(torch.equal(module.mean, torch.ones(6)))
+        self.assertNotIn("data", vars(torch.Tensor))
+
+    def test_refused(self):
+        def trained(m, x):
+            m.net.weight.data = m.net.weight.data.clamp(-0.1, 0.1)
+            return m.net(x)
+
+        def reshaped(m, x):
+            h = m.net(x)
+            h.data = h.data[:2]
+            return h
+
+        for act, pattern in ((trained, "replaces parameter net.weight; only an optimizer"), (reshaped, "another shape or type.*copy_")):
+            for check in (True, False):
+                with self.subTest(act.__name__, check=check), self.assertRaisesRegex(ExportError, pattern):
+                    export_train_step(self.Net(act), self.inputs(), self.path(), check=check)
 
 
 class NumbersTest(ExportTest):
