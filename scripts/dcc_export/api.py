@@ -9,6 +9,7 @@ import torch
 from torch.export.graph_signature import InputKind
 
 from .archive import save_headless, save_program
+from .as_traced import require_as_traced
 from .capture import capture_joint, strip
 from .check import CheckResult, check_archive
 from .complex_pairs import remove_complex
@@ -20,12 +21,15 @@ from .headless import faked
 from .initializers import find_rules
 from .inputs import describe_inputs
 from .labels import describe_answers, describe_labels
+from .left_out import notes_of_ranks, require_no_dispatch_modes
 from .optimizer import describe_optimizer, limit_of_norm, parameter_order
 from .places import Places
 from .plain_calls import uncompiled
+from .precision import precision_notes
 from .program import LOSS_SCALE, ProgramBuilder, to_exported_program
 from .refusals import require_exportable, require_python
-from .repeats import require_repeatable
+from .repeats import HeldByPython, require_repeatable
+from .shared_memory import trained_storages
 from .stock import check_stock
 from .step import StepModule, flatten_inputs
 from .ties import find_aliases
@@ -104,28 +108,33 @@ def export_train_step(
         module's own loss in eval mode.
     """
     require_python("the module", module)
+    require_no_dispatch_modes()
     args, kwargs, names = flatten_inputs(module, example_inputs, input_names)
     step = StepModule(module, len(args), list(kwargs), autocast)
     examples = args + list(kwargs.values())
     require_exportable(step, root, headless)
+    step.trained_memory = trained_storages(Places(step).parameters)
     with Places(step).contiguous(), uncompiled():
         options = {}
         if optimizer is not None or clip_norm is not None:
             options = _optimizer(step, root, optimizer, clip_norm)
-        notes = list(notes)
+        notes = [*notes, *precision_notes()]
         device = "cuda" if attention == "cuda-flash" else None
+        can_run = not headless and device is None
         dims = DynamicDims(dynamic_shapes, names, examples) if dynamic_shapes else None
         with unchanged(module), torch.enable_grad():
             tensors = dims.fake_examples() if dims else examples
             with faked(step, tensors) if headless else contextlib.nullcontext(tensors) as tensors:
+                python = HeldByPython(step, root)
                 program, exported = _trace(step, tensors, names, root, seed, dims)
+                notes += notes_of_ranks(step.left_out) + ([] if can_run and check else python.notes())
+                require_as_traced(step, examples, root, can_run, seed, program.graph)
                 texts = {}
                 if eval:
                     evaluation = trace_evaluation(step, tensors, names, root, seed, dims, exported.constants)
                     texts = {ENTRY: evaluation_text(evaluation)}
         description = _describe(step, program, examples, roles, initializers, root)
         with unchanged(module):
-            can_run = not headless and device is None
             describe_labels(step, examples, description["inputs"], can_run, seed)
         description.update(options)
         trained = TrainedState(step, root, program, optimizer, steps_taken)

@@ -17,9 +17,11 @@ from .bags import by_rows
 from .data_attribute import assignable_data, take_back
 from .decompositions import as_kernels
 from .errors import ExportError
+from .left_out import HOOK_CURE, LeftOut, Untouched, noticed, require_no_backward_hooks
 from .margins import by_margins
 from .places import Places
 from .plain_calls import plain_calls
+from .recomputed import written_again
 from .recurrent import by_steps
 from .step import CHILD
 
@@ -43,9 +45,10 @@ class TracedStep(torch.nn.Module):
     {name here: first name in the step}.
     """
 
-    def __init__(self, step):
+    def __init__(self, step, root):
         super().__init__()
         self._user = (step, Places(step))  # in a tuple: not a submodule
+        self._root = root
         self.names = {}
         for name, tensor in self._user[1].parameters.items():
             self.names[f"p{len(self.names)}"] = name
@@ -57,9 +60,13 @@ class TracedStep(torch.nn.Module):
     def forward(self, *tensors):
         step, places = self._user
         lent = {name: getattr(self, own) for own, name in self.names.items()}
+        parameters = Untouched({strip(name, self._root): lent[name] for name in places.parameters})
         with places.holding(lent):
-            with assignable_data() as before:
+            with noticed(step.left_out), assignable_data() as before:
                 loss = step(*tensors)
+            parameters.require()
+            for fqn, module in step.named_modules():
+                require_no_backward_hooks(strip(fqn, self._root) or "the module", module)
             for name, now in places.replaced(lent):
                 _write_back(name, lent[name], now, name in places.buffers)
             for name, tensor in lent.items():
@@ -103,6 +110,7 @@ def _written_parameters(joint, names):
 def _capture(step, flat_inputs, root):
     from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 
+    step.left_out = LeftOut()
     with contextlib.ExitStack() as stack:
         stack.enter_context(_marked_modules(step, root))
         stack.enter_context(preserve_node_meta())
@@ -112,12 +120,13 @@ def _capture(step, flat_inputs, root):
         stack.enter_context(as_kernels())
         stack.enter_context(plain_calls())
         try:
-            traced = TracedStep(step)
+            traced = TracedStep(step, root)
             joint = aot_export_joint_with_descriptors(stack, traced, tuple(flat_inputs), decompositions={})
         except ExportError:
             raise
         except Exception as error:
             raise ExportError(_tracing_failed(error, step, root)) from error
+        step.left_out.written_again |= written_again(joint.graph_module, traced.names)
         return joint.graph_module, traced.names
 
 
@@ -157,6 +166,8 @@ def _tracing_failed(error, step, root):
         cure = "a value of a tensor decides control flow or a shape; use a static formulation (for masks pass a ready 4-D mask, for experts a fixed capacity)"
     elif "modified by an inplace operation" in first:
         cure = "PyTorch cannot run this backward either; write to a copy, for example with .clone()"
+    elif "post accumulate grad hooks" in first:
+        cure = f"an exported step has no gradient hooks of parameters; {HOOK_CURE}"
     elif "Cannot backprop through mirrored meta" in first:
         cure = "return the sum of all losses instead of a backward() in the forward"
     elif kind == "KeyError" and "UntypedStorage" in first:

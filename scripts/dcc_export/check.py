@@ -112,7 +112,7 @@ def run_loaded(loaded, state, sample, seed):
             arguments.append(state[spec.target])
         else:
             arguments.append(loaded.constants[spec.target])
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), torch.autocast("cpu", enabled=False):  # the graph has its casts
         torch.manual_seed(seed)
         outputs = loaded.graph_module(*arguments)
     names = {OutputKind.LOSS_OUTPUT: "loss", OutputKind.BUFFER_MUTATION: "buffer ", OutputKind.GRADIENT_TO_PARAMETER: "gradient of "}

@@ -123,7 +123,7 @@ def _zeros(name, one, shape):
             f"parameter {name} has no momentum yet although others have, and its dampening is not 0: dcrun would dampen its first gradient, "
             "PyTorch does not; take one step with all parameters first"
         )
-    return torch.zeros(shape)
+    return torch.zeros(shape, dtype=torch.float32)
 
 
 def _checked(name, key, value, shape):

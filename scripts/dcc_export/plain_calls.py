@@ -10,17 +10,20 @@ import sys
 
 import torch.utils.checkpoint
 
+from .recomputed import Called, marked_generator
+
 
 @contextlib.contextmanager
 def plain_calls():
     """While open, reentrant checkpoints call their function, and arguments of distributions count as valid."""
     module = torch.utils.checkpoint
-    before = module.CheckpointFunction, torch._is_all_true
-    module.CheckpointFunction, torch._is_all_true = _Called, lambda valid: True
+    before = module.CheckpointFunction, module._checkpoint_without_reentrant_generator, torch._is_all_true
+    module.CheckpointFunction, module._checkpoint_without_reentrant_generator = Called, marked_generator(before[1])
+    torch._is_all_true = lambda valid: True
     try:
         yield
     finally:
-        module.CheckpointFunction, torch._is_all_true = before
+        module.CheckpointFunction, module._checkpoint_without_reentrant_generator, torch._is_all_true = before
 
 
 @contextlib.contextmanager
@@ -33,11 +36,3 @@ def uncompiled():
 
     with config.patch(error_on_nested_fx_trace=False), torch.compiler.set_stance("force_eager"):
         yield
-
-
-class _Called:
-    """In the place of torch.utils.checkpoint.CheckpointFunction."""
-
-    @staticmethod
-    def apply(function, preserve_random_state, *arguments):
-        return function(*arguments)

@@ -21,7 +21,7 @@ from torch.export.graph_signature import (
     TensorArgument,
 )
 
-from . import fake_mode, strides
+from . import default_types, fake_mode, strides
 from .capture import MODULE_KEY, strip
 from .errors import ExportError
 
@@ -144,6 +144,7 @@ class ProgramBuilder:
                     f"{node.target!r} (a control-flow subgraph or a script object); replace it "
                     "by plain tensor code"
                 )
+            self._refuse_trained(value)
             fqn = f"lifted_tensor_{len(self.constants)}"
             new = self.graph.placeholder(f"c_{fqn}")
             value = getattr(value, "constant", None) if isinstance(value, FakeTensor) else value
@@ -154,6 +155,17 @@ class ProgramBuilder:
                 self.constants[fqn] = value.detach().clone()
             self._spec(InputKind.CONSTANT_TENSOR, new, fqn)
             self.env[node] = new
+
+    def _refuse_trained(self, constant):
+        """Where fake tensors stand for the inputs, a trace takes any tensor that is not registered for a constant."""
+        fqn = None if isinstance(constant, FakeTensor) else self.step.trained_memory.get(constant.untyped_storage().data_ptr())
+        if fqn is None and not constant.requires_grad:
+            return
+        what = f"with parameter {strip(fqn, self.root)}" if fqn else "with a trained tensor"
+        raise ExportError(
+            f"the forward computes {what} from where it is not registered, as a list or an attribute, and would not train it there; "
+            "read a parameter where the module has registered it, or use nn.Parameter or nn.ParameterList"
+        )
 
     def _add_user_inputs(self, placeholders):
         plain = [n for n in placeholders if isinstance(n.meta["desc"], desc.PlainAOTInput)]
@@ -173,7 +185,7 @@ class ProgramBuilder:
         tangent = tangents[0]
         new = self.graph.placeholder(LOSS_SCALE)
         fake = tangent.meta["val"]
-        new.meta = {"val": fake_mode.of(self.joint).from_tensor(torch.tensor(1.0))}
+        new.meta = {"val": fake_mode.of(self.joint).from_tensor(torch.tensor(1.0, dtype=torch.float32))}
         self._spec(InputKind.USER_INPUT, new, None)
         if fake.dtype != torch.float32:
             self.pending_tangent = (tangent, new, fake)
@@ -209,6 +221,8 @@ class ProgramBuilder:
         if any(operand in self.moved for operand in new.all_input_nodes):
             self._recompute(new)
         new.meta["val"] = _storable(new.meta["val"])
+        if torch.get_default_dtype() != torch.float32:
+            default_types.write_down(new, _marks(node)["m"], self._result)
         self.env[node] = new
         if strides.are_misjudged(new):
             self.env[node] = self._contiguous(new)
@@ -409,7 +423,7 @@ def to_exported_program(program, example_inputs, ranges):
 
     signature = program.signature
     users = [s.arg.name for s in signature.input_specs if s.kind is InputKind.USER_INPUT]
-    examples = tuple(example_inputs) + ((torch.tensor(1.0),) if users[-1:] == [LOSS_SCALE] else ())
+    examples = tuple(example_inputs) + ((torch.tensor(1.0, dtype=torch.float32),) if users[-1:] == [LOSS_SCALE] else ())
     ins = [TensorArgument(n) for n in users]
     outs = [s.arg for s in signature.output_specs if s.kind is not OutputKind.BUFFER_MUTATION]
     in_spec = pytree.tree_flatten((examples, {}))[1]

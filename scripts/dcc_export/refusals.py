@@ -4,6 +4,7 @@ import torch
 
 from .capture import strip
 from .errors import ExportError
+from .left_out import require_no_backward_hooks
 from .places import Places
 from .plain_tensors import require_plain_tensor
 from .shared_memory import require_own_memory
@@ -47,11 +48,7 @@ def _require_plain(name, module):
         raise ExportError(f"{name} is a {type(module).__name__}; export the module inside, .module (dcc compile distributes the step)")
     if _FSDP & {kind.__name__ for kind in type(module).__mro__ if kind.__module__.startswith("torch.distributed.")}:
         raise ExportError(f"{name} is sharded by FSDP; export the module as it is before that (dcc compile distributes the step)")
-    if module._backward_hooks or module._backward_pre_hooks:
-        raise ExportError(
-            f"{name} has a backward hook, which is not part of an exported step; remove it "
-            "(a gradient limit is clip_norm, a scale can be written into the loss)"
-        )
+    require_no_backward_hooks(name, module)
 
 
 def _require_batch_statistics(name, module):

@@ -38,10 +38,29 @@ def require_repeatable(step, examples, root, seed):
         before, counted = counted, _numbers(step, root)
         if run > 0 and not draws:
             break
-    changed = sorted(name for name, number in counted.items() if before.get(name, number) != number)
+    return _notes(name for name, number in counted.items() if before.get(name, number) != number)
+
+
+class HeldByPython:
+    """What Python holds before a trace: numbers in attributes of the modules, and the states of its random numbers and NumPy's."""
+
+    def __init__(self, step, root):
+        self._step, self._root = step, root
+        self._numbers, self._draws = _numbers(step, root), _draws()
+
+    def notes(self):
+        """Sentences about what the trace has changed: the archive holds what it was."""
+        now = _numbers(self._step, self._root)
+        notes = _notes(name for name, number in now.items() if self._numbers.get(name, number) != number)
+        if _draws() != self._draws:
+            notes.append("the forward draws numbers with Python's random or NumPy, and the exported step holds those that were drawn: draw with torch")
+        return notes
+
+
+def _notes(names):
     return [
         f"each forward changes the number {name} in Python, and an exported step holds what it is now: keep it in a buffer if the loss depends on it"
-        for name in changed
+        for name in sorted(names)
     ]
 
 

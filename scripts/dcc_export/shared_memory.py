@@ -4,6 +4,7 @@ In PyTorch each of them follows the updates of the others; in an exported step e
 """
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from .errors import ExportError
 
@@ -20,6 +21,12 @@ def require_own_memory(tensors):
             if _trained(tensors[pair[0]]) and _overlap(*(tensors[n] for n in pair)):
                 raise ExportError(_sentence(tensors, *pair))
         open_spans.append((begin, end, name))
+
+
+def trained_storages(tensors):
+    """{where a storage begins: name of the trained parameter in it} of `tensors` {name: tensor}, without those that have no values."""
+    real = {name: tensor for name, tensor in tensors.items() if _trained(tensor) and tensor.device.type != "meta" and not isinstance(tensor, FakeTensor)}
+    return {tensor.untyped_storage().data_ptr(): name for name, tensor in real.items()}
 
 
 def _trained(tensor):

@@ -10,6 +10,7 @@ import inspect
 import torch
 
 from .errors import ExportError
+from .left_out import LeftOut
 from .plain_tensors import require_plain_tensor
 
 # The attribute under which StepModule keeps the user's module; stripped from every name.
@@ -26,6 +27,8 @@ class StepModule(torch.nn.Module):
         self.keywords = keywords
         self.autocast = autocast
         self.written_parameters = []  # names of frozen parameters that the forward writes to; known once it is traced
+        self.left_out = LeftOut()  # what its last trace left out
+        self.trained_memory = {}  # where a storage begins -> name of the trained parameter in it
 
     def forward(self, *tensors):
         args = tensors[: self.positional]
