@@ -34,10 +34,7 @@ Status try_start(SearchState& state, std::string_view prefix, const Start& start
   DC_ASSIGN_OR_RETURN(const MaybeScore score, state.try_whole(chain));
   if (!score || state.is_far(*score) || state.trials().done()) return {};
   DC_ASSIGN_OR_RETURN(const RecomputeMoves moves, state.recompute_moves(chain));
-  if (!moves.pays()) return {};
-  DC_RETURN_IF_ERROR(state.try_whole(moves.at(chain, 0)).status());
-  if (moves.chain_offloads) return {};  // what leaves the device takes long to choose
-  return state.try_whole(moves.at(chain, moves.last_part() / 2)).status();
+  return moves.pays() ? state.try_whole(moves.at(chain, 0)).status() : Status();
 }
 
 // Over all ranks, and inside hosts where there are any.
@@ -76,12 +73,19 @@ Status try_joint_starts(SearchState& state) {
     }
     DC_RETURN_IF_ERROR(try_one(chain));
   }
-  const Chain from = state.best().chain;
-  if (from.empty()) return {};
-  for (const size_t fusion : state.fusions()) {
-    if (fusion != fusion_of(from)) DC_RETURN_IF_ERROR(try_one(fused(from, fusion)));
+  const auto try_fusions_of = [&](const Chain& from) -> Status {
+    for (const size_t fusion : state.fusions()) {
+      if (!from.empty() && fusion != fusion_of(from))
+        DC_RETURN_IF_ERROR(try_one(fused(from, fusion)));
+    }
+    return {};
+  };
+  // Where nothing fits, the smallest is no guide: the first makes all again.
+  if (!state.score().fits) {
+    DC_ASSIGN_OR_RETURN(const Chain first, state.as_asked(passes::parse_passes(kJointStarts[0])));
+    DC_RETURN_IF_ERROR(try_fusions_of(first));
   }
-  return {};
+  return try_fusions_of(state.best().chain);
 }
 
 Status try_offload_starts(SearchState& state) {
