@@ -17,6 +17,12 @@ bool chain_offloads(const Chain& chain) {
   return std::any_of(chain.begin(), chain.end(), offloads);
 }
 
+// Parameters, so that exchanges decide which stay whole.
+bool gathers_again(const Chain& chain) {
+  const passes::PassCall* shard = find_call(chain, "shard-parameters");
+  return shard && shard->argument == 3;
+}
+
 // As much is made again as the budget asks.
 bool asks_budget(const Chain& chain) {
   const passes::PassCall* recompute = find_call(chain, "recompute");
@@ -29,7 +35,8 @@ Status try_start(SearchState& state, std::string_view prefix, const Start& start
   if (state.score().fits) chain = fused(chain, fusion_of(state.best().chain));
   if (!chain_offloads(chain) && state.score().fits && state.decides_jointly()) {
     DC_ASSIGN_OR_RETURN(const bool tight, state.is_tight(chain));
-    if (tight) return {};
+    if (tight && gathers_again(chain)) return {};
+    if (tight) return state.try_whole(with(chain, *passes::find_pass("recompute"), 0)).status();
   }
   DC_ASSIGN_OR_RETURN(const MaybeScore score, state.try_whole(chain));
   if (!score || state.is_far(*score) || state.trials().done()) return {};
