@@ -101,8 +101,10 @@ class Table:
         self.case, self.runs, self.pool, self.droppable = case, runs, pool, droppable
         self.chains = compile_runs.ChainTable(program, *self.model(), case.options(), jobs)
         offloads = case.offload != "none"
+        computes = case.offload == "host"  # the device's other memory, not a disk
         hosts = hasattr(case, "ranks_per_host")
-        self.texts = {name: text for name, text in texts.items() if (offloads or "offload-" not in text) and (hosts or "split-by-host" not in text)}
+        may_run = lambda text: (offloads or "offload-" not in text) and (computes or "offload-update" not in text) and (hosts or "split-by-host" not in text)
+        self.texts = {name: text for name, text in texts.items() if may_run(text)}
 
     def model(self):
         return self.case.archive, self.case.profile, self.case.config

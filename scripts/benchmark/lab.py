@@ -233,13 +233,15 @@ class Lab(Bench):
         return self.path(f"profile-{model}-{world}{hosts}-{rate}{f'-with-{computing}' if computing else ''}.json")
 
     def profile(self, model, *options, computing=0):
-        """Measured on this lab the first time it is asked for, with further options of `dcc profile`, while `computing` other ranks compute the model's step all the time."""
+        """Measured on this lab the first time it is asked for, with copies to the disk of its folder and further options of `dcc profile`, while `computing` other ranks compute the model's step all the time."""
         path = self.profile_path(model, self.world, self.rate, computing)
         if not os.path.exists(path):
             began = time.monotonic()
             say(f"profiling {model} on {self.hosts} hosts, {self.world} ranks, at {self.rate}" + (f" with {computing} more ranks" if computing else ""))
             with self.computing(model, computing):
-                self.on_hosts(os.path.join(BIN, "dcc"), "profile", self.archive(model), "--comm", "tcp", *options, "-o", path + ".part")
+                self.on_hosts(
+                    os.path.join(BIN, "dcc"), "profile", self.archive(model), "--comm", "tcp", "--offload-dir", self.folder, *options, "-o", path + ".part"
+                )
             os.replace(path + ".part", path)
             say(f"  took {time.monotonic() - began:.0f} s")
         return path

@@ -19,7 +19,7 @@ namespace dc::search {
 namespace {
 
 // Of default_effort(), up to so many nodes; of larger models in proportion less.
-constexpr int kLeastEffort = 26, kLeastOfAll = 8;
+constexpr int kLeastEffort = 40, kLeastOfAll = 8;
 constexpr int64_t kManyNodes = 50'000;
 
 using base::Result;
@@ -58,8 +58,14 @@ class Search {
   // From the best of them.
   Status finish() {
     if (is_refused()) return {};
+    const int effort = state_.asked().effort, end = effort - kept_for_end(effort);
+    const int otherwise = effort / 5;
+    trials().set_effort(end - otherwise);
     DC_RETURN_IF_ERROR(descent_.run());
-    trials().set_effort(trials().simulated() + kept_for_end(state_.asked().effort));
+    DC_RETURN_IF_ERROR(descent_.run_otherwise(std::min(otherwise, end - trials().simulated())));
+    trials().set_effort(end);
+    DC_RETURN_IF_ERROR(descent_.run());
+    trials().set_effort(trials().simulated() + kept_for_end(effort));
     DC_RETURN_IF_ERROR(refine());
     if (state_.asked().earlier && !state_.is_enough()) {
       DC_ASSIGN_OR_RETURN(earlier_, try_earlier_plan(state_, *state_.asked().earlier,
@@ -97,7 +103,7 @@ class Search {
  private:
   Trials& trials() { return state_.trials(); }
 
-  static int kept_for_end(int effort) { return effort / 8; }
+  static int kept_for_end(int effort) { return std::min(effort / 8, 3); }
 
   // A budget that the bound says is out of reach, and the smallest plan too.
   bool is_refused() const { return smallest_ && smallest_->bytes > state_.options().memory()->v; }
@@ -172,7 +178,7 @@ class Search {
     const Candidate before = state_.best();
     if (!state_.decides_jointly())
       return state_.score().fits ? descent_.plan_for_less(before) : Status();
-    const Chain longer = with(before.chain, *passes::find_pass("keep-jointly"), kLastExchanges);
+    const Chain longer = with(before.chain, *find_exchanges(before.chain)->pass, kLastExchanges);
     return state_.try_next({longer, before.planned}).status();
   }
 
@@ -205,13 +211,16 @@ SearchResult joined(SearchResult one, SearchResult other) {
 }  // namespace
 
 int default_effort(const ir::Step& imported, bool may_offload) {
-  constexpr int64_t kNodes = 500'000;
+  constexpr int64_t kNodes = 800'000;
   const int64_t most = may_offload ? 1000 : 384;  // there is more to decide
   int64_t nodes = 1;
   for (const ir::Program& program : imported.programs)
     nodes += static_cast<int64_t>(program.graph.node_count());
+  // Of several micro-batches there are two programs.
+  const int64_t parts = imported.accumulation > 1 ? 5 : 4;
   const int64_t least =
-      std::clamp<int64_t>(kLeastEffort * kManyNodes / nodes, kLeastOfAll, kLeastEffort);
+      std::clamp<int64_t>(kLeastEffort * kManyNodes / nodes, kLeastOfAll, kLeastEffort * 4 / parts);
+  nodes += (parts - 4) * nodes / 4;
   if (may_offload) nodes *= 2;  // what leaves the device takes as long to choose as all the rest
   return static_cast<int>(std::clamp<int64_t>(kNodes / nodes, least, most));
 }

@@ -13,8 +13,11 @@ using passes::Chain;
 
 constexpr int64_t kLess[] = {64, 32, 16};  // parts, of which passes plan for one less
 constexpr int kFinestStep = kRecomputeParts / 32;
-constexpr int kMostTooLarge = 2;        // chains
-constexpr int64_t kLittleSlower = 100;  // parts of a time, of which a change adds one
+constexpr int kMostTooLarge = 2;         // chains
+constexpr int64_t kLittleSlower = 100;   // parts of a time, of which a change adds one
+constexpr int64_t kFar = 125;            // per cent of the best's time, where nothing near is left
+constexpr int kMostFar = 4;              // of these
+constexpr int64_t kNearOtherwise = 102;  // per cent of the best's time
 
 // The calls that only one of both has.
 std::string change_of(const Chain& from, const Chain& to) {
@@ -36,14 +39,15 @@ Descent::Descent(SearchState& state) : state_(state), passes_(changeable_passes(
 
 Status Descent::run() {
   if (state_.best().chain.empty()) return {};
-  DC_RETURN_IF_ERROR(make_faster_ones_fit());
+  if (!within_) DC_RETURN_IF_ERROR(make_faster_ones_fit());
   int step = kRecomputeParts / 4;
   while (!state_.trials().done()) {
     DC_RETURN_IF_ERROR(recompute_otherwise(step));
     step = kRecomputeParts / 16;
     DC_ASSIGN_OR_RETURN(bool improved, change_decisions());
     while (!improved && !state_.trials().done()) {
-      const std::optional<Candidate> next = state_.trials().next_to_expand(kNear);
+      std::optional<Candidate> next = state_.trials().next_to_expand(kNear, within_);
+      if (!next && !within_ && far_++ < kMostFar) next = state_.trials().next_to_expand(kFar, {});
       if (!next) return {};
       const Candidate before = state_.best();
       DC_RETURN_IF_ERROR(expand(*next));
@@ -53,10 +57,40 @@ Status Descent::run() {
   return {};
 }
 
-// keep-jointly takes what there is more evenly than other passes.
+Status Descent::run_otherwise(int tries) {
+  if (!state_.score().fits || state_.trials().is_at_bound()) return {};
+  std::vector<Keeping> near;
+  for (const Keeping other : {Keeping::Jointly, Keeping::Parameters, Keeping::Apart}) {
+    const Trial& best = state_.trials().best_of(other);
+    if (other != keeping_of(state_.best().chain) && !best.empty() &&
+        best.score.time.v / kNearOtherwise <= state_.score().time.v / 100)
+      near.push_back(other);
+  }
+  for (const Keeping other : near) {
+    if (!state_.is_enough())
+      DC_RETURN_IF_ERROR(run_within(other, tries / static_cast<int>(near.size())));
+  }
+  return {};
+}
+
+Status Descent::run_within(Keeping keeping, int tries) {
+  Trials& trials = state_.trials();
+  const Candidate from = trials.best_of(keeping).candidate;
+  const Trial before = trials.set_aside();
+  trials.set_effort(trials.simulated() + tries);
+  trials.forget(from.chain);  // its layout may be unknown
+  DC_RETURN_IF_ERROR(trials.try_candidate(from).status());
+  within_ = keeping;
+  if (state_.score().fits) DC_RETURN_IF_ERROR(run());
+  within_.reset();
+  trials.take_back(before);
+  return {};
+}
+
+// Exchanges take what there is more evenly than other passes.
 Status Descent::plan_for_less(const Candidate& from) {
   if (!from.planned) return {};
-  const size_t count = find_call(from.chain, "keep-jointly") ? 1 : std::size(kLess);
+  const size_t count = find_exchanges(from.chain) ? 1 : std::size(kLess);
   for (const int64_t part : std::span(kLess).first(count)) {
     const base::Bytes less{from.planned->v - from.planned->v / part};
     DC_RETURN_IF_ERROR(state_.try_next({from.chain, less}).status());
@@ -75,9 +109,9 @@ Status Descent::make_faster_ones_fit() {
       return state_.score().fits && state_.score().time.v / kNear * 100 <= fastest->score.time.v;
     };
     if (is_near()) return {};
-    for (const passes::Pass* pass : passes_) {
-      if (pass->name == "recompute") continue;  // without it even more is needed
-      for (const Chain& other : changed(from.chain, *pass, state_.parameter_bytes())) {
+    for (auto pass = passes_.rbegin(); pass != passes_.rend(); ++pass) {  // as change_decisions()
+      if ((*pass)->name == "recompute") continue;  // without it even more is needed
+      for (const Chain& other : changed(from.chain, **pass, state_.parameter_bytes())) {
         if (state_.trials().done() || is_near()) return {};
         DC_RETURN_IF_ERROR(state_.trials().try_if_it_may_fit({other, from.planned}).status());
       }
@@ -98,7 +132,7 @@ Status Descent::recompute_otherwise(int step) {
       DC_RETURN_IF_ERROR(state_.try_next({moves.at(before.chain, part), before.planned}).status());
       if (state_.best() != before) break;
     }
-    if (state_.best() == before) step /= moves.chain_offloads ? 4 : 2;
+    if (state_.best() == before) step /= 4;
   }
   return {};
 }
@@ -159,7 +193,7 @@ std::vector<Chain> Descent::changes(const Chain& chain, size_t decision) const {
   if (decision > 0 && decision <= passes_.size())
     return changed(chain, *passes_[passes_.size() - decision], state_.parameter_bytes());
   std::vector<Chain> result;
-  if (decision == 0) return kept_otherwise(chain);
+  if (decision == 0) return within_ ? result : kept_otherwise(chain);
   if (decision == passes_.size() + 1) return grouped_otherwise(chain, state_.parameter_bytes());
   for (const size_t fusion : state_.fusions()) {
     if (fusion != fusion_of(chain)) result.push_back(fused(chain, fusion));

@@ -5,6 +5,7 @@
 // backtracking, as DisCo's (arXiv 2209.12769, section 4.3).
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -20,11 +21,16 @@ class Descent {
 
   // Until the effort ends, the bound is reached, or nothing near is left.
   base::Status run();
+  // Then from the best of those that use memory in the other ways (Keeping) where it is near the
+  // best, without leaving that way: what a decision made worse, others may make up for. Tries so
+  // many schedules more.
+  base::Status run_otherwise(int tries);
   // The schedule made by passes that plan for less: what passes make of a budget is not smooth, and
   // less may be more.
   base::Status plan_for_less(const Candidate& from);
 
  private:
+  base::Status run_within(Keeping keeping, int tries);
   base::Status make_faster_ones_fit();
   base::Status recompute_otherwise(int step);
   base::Result<bool> change_decisions();
@@ -39,6 +45,8 @@ class Descent {
 
   SearchState& state_;
   const std::vector<const passes::Pass*> passes_;  // that may be added, dropped or resized
+  std::optional<Keeping> within_;                  // the only way to use memory
+  int far_ = 0;                   // schedules that were not near the best and led on
   std::set<std::string> slower_;  // changes that made a schedule slower, by more than a little
 };
 

@@ -25,13 +25,13 @@ bool has_sizes(const passes::Pass& pass) {
   return !pass.argument.empty() && pass.name != "recompute";
 }
 
-// What keep-jointly decides: it expects that nothing is kept before it.
+// What exchanges decide: they expect that nothing is kept before them.
 bool decides_what_is_kept(const passes::Pass& pass) {
   return pass.name == "recompute" || pass.name == "keep-resident" ||
          pass.name == "keep-resident-greedily";
 }
 
-// keep-jointly expects collectives in their places.
+// Exchanges expect collectives in their places.
 bool places_collectives(const passes::Pass& pass) {
   return pass.name == "gather-by-block" || pass.name == "fuse-gathers" ||
          pass.name == "bucket-reductions" || pass.name == "prefetch-gathers" ||
@@ -41,7 +41,7 @@ bool places_collectives(const passes::Pass& pass) {
 // `chain` with what memory buys decided last, and as much made again before it as `chain` says.
 Chain keeps_parameters_jointly(const Chain& chain, int64_t exchanges) {
   Chain result = chain;
-  for (const char* keeper : {"keep-resident", "keep-resident-greedily"})
+  for (const char* keeper : {"keep-resident", "keep-resident-greedily", "keep-parameters"})
     result = without(result, *passes::find_pass(keeper));
   return with(result, *passes::find_pass("keep-jointly"), exchanges);
 }
@@ -52,14 +52,14 @@ std::string_view fuse_text(size_t fusion) {
 }
 
 // Another size of a call: four times more, four times less, as much as fits. None is as large as
-// all parameters: that is as much as fits. What keep-jointly would spend is left to it.
+// all parameters: that is as much as fits. What exchanges would spend is left to them.
 void add_sizes(std::vector<Chain>& list, const Chain& chain, const PassCall& call, int64_t bytes) {
   const passes::Pass& pass = *call.pass;
   const int64_t middle = std::min(call.argument.value_or(first_size(pass, bytes)), bytes);
   for (const int64_t other : {middle * 4, middle, middle / 4}) {
     if (other < bytes && other != call.argument) add(list, with(chain, pass, other));
   }
-  const bool fills_budget = pass.name == "overlap-reductions" && find_call(chain, "keep-jointly");
+  const bool fills_budget = pass.name == "overlap-reductions" && find_exchanges(chain);
   if (call.argument && !fills_budget) add(list, with(chain, pass, std::nullopt));
 }
 
@@ -77,6 +77,17 @@ const PassCall* find_call(const Chain& chain, std::string_view name) {
   const auto found = std::find_if(chain.begin(), chain.end(),
                                   [&](const PassCall& call) { return call.pass->name == name; });
   return found == chain.end() ? nullptr : &*found;
+}
+
+const PassCall* find_exchanges(const Chain& chain) {
+  const PassCall* jointly = find_call(chain, "keep-jointly");
+  return jointly ? jointly : find_call(chain, "keep-parameters");
+}
+
+Keeping keeping_of(const Chain& chain) {
+  const PassCall* exchanges = find_exchanges(chain);
+  if (!exchanges) return Keeping::Apart;
+  return exchanges->pass->name == "keep-jointly" ? Keeping::Jointly : Keeping::Parameters;
 }
 
 size_t fusion_of(const Chain& chain) {
@@ -115,17 +126,24 @@ std::vector<Chain> kept_otherwise(const Chain& chain) {
   const PassCall* recompute = find_call(chain, "recompute");
   const passes::Pass& made_again = *passes::find_pass("recompute");
   std::vector<Chain> result;
-  if (!find_call(chain, "keep-jointly")) {
+  const PassCall* exchanges = find_exchanges(chain);
+  if (!exchanges) {
     if (recompute) add(result, jointly(chain, kFirstExchanges));
     add(result, keeps_parameters_jointly(chain, kFirstExchanges));
     if (!recompute) add(result, jointly(chain, kFirstExchanges));
     return result;
   }
+  // The room that exchanges leave for the layout may be what whole parameters need.
+  const Chain apart = with(without(chain, *exchanges->pass), made_again, 0);
+  const Chain parameters = with(apart, *passes::find_pass("keep-parameters"), exchanges->argument);
+  if (exchanges->pass->name == "keep-parameters") {
+    add(result, with(apart, *passes::find_pass("keep-jointly"), exchanges->argument));
+  } else {
+    add(result, parameters);
+  }
   if (!recompute || !recompute->argument) add(result, with(chain, made_again, 0));
   if (!recompute || recompute->argument) add(result, with(chain, made_again, std::nullopt));
-  // The room that keep-jointly leaves for the layout may be what whole parameters need.
-  const Chain apart = without(chain, *passes::find_pass("keep-jointly"));
-  add(result, with(with(apart, made_again, 0), *passes::find_pass("keep-resident"), std::nullopt));
+  add(result, with(apart, *passes::find_pass("keep-resident"), std::nullopt));
   return result;
 }
 
@@ -150,7 +168,8 @@ std::vector<const passes::Pass*> changeable_passes(const passes::Options& option
   for (const passes::Pass& pass : passes::all_passes()) {
     if (pass.needs != ir::Stage::Scheduled || pass.gives != ir::Stage::Scheduled) continue;
     if (!options.offload_space && offloads({&pass, {}})) continue;
-    if (only_others_have(pass) || pass.name == "keep-jointly") continue;
+    if (only_others_have(pass) || pass.name == "keep-jointly" || pass.name == "keep-parameters")
+      continue;
     if (pass.name == "recompute" && options.recompute == passes::Recompute::Full) continue;
     result.push_back(&pass);
   }
@@ -159,7 +178,7 @@ std::vector<const passes::Pass*> changeable_passes(const passes::Options& option
 
 std::vector<Chain> changed(const Chain& chain, const passes::Pass& pass, int64_t bytes) {
   std::vector<Chain> result;
-  const bool is_joint = find_call(chain, "keep-jointly") != nullptr;
+  const bool is_joint = find_exchanges(chain) != nullptr;
   if (is_joint && decides_what_is_kept(pass)) return result;
   const PassCall* call = find_call(chain, pass.name);
   if (!call) {

@@ -31,14 +31,22 @@ passes::Chain without(const passes::Chain& chain, const passes::Pass& pass);
 passes::Chain with(const passes::Chain& chain, const passes::Pass& pass,
                    std::optional<int64_t> argument);
 
+// How memory is used: by exchanges of parameters and activations (keep-jointly), by those of
+// parameters alone (keep-parameters), or by passes that each take what there is.
+enum class Keeping { Jointly, Parameters, Apart };
+inline constexpr int kKeepings = 3;
+Keeping keeping_of(const passes::Chain& chain);
+// The call of keep-jointly or keep-parameters; nullptr if the chain has neither.
+const passes::PassCall* find_exchanges(const passes::Chain& chain);
+
 // `chain` with what memory buys decided last, by so many exchanges (keep-jointly), and nothing kept
 // before.
 passes::Chain jointly(const passes::Chain& chain, int64_t exchanges);
 
-// `chain` with keep-jointly where it has none: exchanges begin with all made again, or with what
-// the chain makes again. Where it has one, they begin otherwise: with all made again, or with what
-// the budget asks; or there is none, all is made again, and whole parameters take what memory is
-// left.
+// `chain` with keep-jointly where it has no exchanges: they begin with all made again, or with what
+// the chain makes again. Where it has them, they are of parameters alone and all is made again, or
+// of both again; or they begin otherwise: with all made again, or with what the budget asks; or
+// there are none, all is made again, and whole parameters take what memory is left.
 std::vector<passes::Chain> kept_otherwise(const passes::Chain& chain);
 
 // What `recompute` leaves the passes behind it, as parts of what recomputing can change at most. 0:
@@ -66,7 +74,7 @@ struct RecomputeMoves {
 std::vector<const passes::Pass*> changeable_passes(const passes::Options& options);
 
 // `chain` with this pass, without it, or with another size of it. `bytes`: of all parameters. None
-// for a pass that decides what keep-jointly decides, where the chain has that; then it drops none
+// for a pass that decides what exchanges decide, where the chain has these; then it drops none
 // that places collectives.
 std::vector<passes::Chain> changed(const passes::Chain& chain, const passes::Pass& pass,
                                    int64_t bytes);

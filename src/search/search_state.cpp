@@ -12,6 +12,11 @@ int64_t bytes_of_parameters(const ir::Step& step) {
   return bytes;
 }
 
+passes::Chain without_exchanges(const passes::Chain& chain) {
+  const passes::PassCall* exchanges = find_exchanges(chain);
+  return exchanges ? without(chain, *exchanges->pass) : chain;
+}
+
 }  // namespace
 
 SearchState::SearchState(const ir::Step& imported, const passes::Options& options,
@@ -39,15 +44,14 @@ base::Result<MaybeScore> SearchState::try_next(const Candidate& candidate) {
 }
 
 base::Result<bool> SearchState::is_tight(const passes::Chain& chain) {
-  DC_ASSIGN_OR_RETURN(const RecomputeMoves moves,
-                      recompute_moves(without(chain, *passes::find_pass("keep-jointly"))));
+  DC_ASSIGN_OR_RETURN(const RecomputeMoves moves, recompute_moves(without_exchanges(chain)));
   const auto& [least, most] = moves.range;
   return most > least && moves.budget < least + (most - least) / 2;
 }
 
 base::Result<RecomputeMoves> SearchState::recompute_moves(const passes::Chain& chain) {
   if (!options_.memory() || options_.recompute != passes::Recompute::Auto ||
-      find_call(chain, "keep-jointly") || !find_call(chain, "recompute"))
+      find_exchanges(chain) || !find_call(chain, "recompute"))
     return RecomputeMoves{};
   const base::Result<RecomputeRange> range = trials_.steps().recompute_range(chain);
   if (!range.ok()) {

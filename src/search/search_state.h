@@ -40,7 +40,7 @@ class SearchState {
   bool is_far(const Score& other) const {
     return score().fits && other.time.v / kNear > score().time.v / 100;
   }
-  bool decides_jointly() const { return find_call(best().chain, "keep-jointly") != nullptr; }
+  bool decides_jointly() const { return find_exchanges(best().chain) != nullptr; }
   bool is_enough() const { return trials_.cut_short() || (asked_.first_fit && score().fits); }
 
   // If it is the first or there is effort left, as Trials::try_candidate().
@@ -53,7 +53,7 @@ class SearchState {
   // Whether the budget asks for more than half of what recomputing can save. Then what is made
   // again is better decided together with what is gathered again.
   base::Result<bool> is_tight(const passes::Chain& chain);
-  // Empty ones where nothing limits the memory, or where the user or keep-jointly says what is
+  // Empty ones where nothing limits the memory, or where the user or exchanges say what is
   // recomputed.
   base::Result<RecomputeMoves> recompute_moves(const passes::Chain& chain);
 

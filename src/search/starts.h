@@ -23,14 +23,23 @@ inline constexpr std::string_view kRefreshed =
     "overlap-update,layout-arenas";
 
 inline constexpr Start kStarts[] = {
-    {kSharded, "fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions,layout-arenas"},
     {kSharded,
-     "keep-resident,fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions,"
+     "fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions,overlap-update,"
      "layout-arenas"},
+    {kSharded,
+     "keep-resident,fuse-gathers,bucket-reductions,prefetch-gathers,"
+     "overlap-reductions=1000000000,overlap-update,layout-arenas"},
     // Where the link is the bottleneck, memory is best used for whole parameters; gathers that
     // start early gain less, and gradients that wait for their reduction leave less memory for
     // both.
-    {kSharded, "keep-resident,gather-by-block,overlap-reductions=1000000000,layout-arenas"},
+    {kSharded,
+     "keep-resident,gather-by-block,overlap-reductions=1000000000,overlap-update,layout-arenas"},
+    // The published rules, with all made again (Mixtral-8x7B for 32 ranks with four micro-batches,
+    // 63 GiB: 5.38 s became 5.16 s).
+    {"normalize-graph,fuse-loss,fuse-output-layer,fuse-elementwise,shard-parameters=3,"
+     "insert-collectives,add-update,schedule,recompute=0,",
+     "bucket-reductions,prefetch-gathers-greedily,keep-resident-greedily,"
+     "overlap-reductions=1000000000,layout-arenas"},
     // Whole parameters, refreshed while the next step begins.
     {"normalize-graph,fuse-loss,fuse-output-layer,fuse-elementwise,shard-parameters=2,",
      kRefreshed},

@@ -50,7 +50,11 @@ Result<MaybeScore> Trials::try_once(const Candidate& candidate) {
     best_ = {score, candidate};
   }
   latest_[text] = score;
-  if (score.fits) least_ = std::min(least_, score.time);
+  if (score.fits) {
+    least_ = std::min(least_, score.time);
+    Trial& of_alike = best_of_[static_cast<size_t>(keeping_of(candidate.chain))];
+    if (of_alike.empty() || score.time < of_alike.score.time) of_alike = {score, candidate};
+  }
   // What costs the same is taken for the same schedule: many changes change nothing.
   if (score.fits && costs_.insert({score.time.v, score.communication.v, score.bytes}).second)
     waiting_.push_back({score, candidate});
@@ -125,17 +129,29 @@ bool Trials::out_of_effort() {
   return is_enough || cut_short_ || simulated_ >= effort_;
 }
 
-std::optional<Candidate> Trials::next_to_expand(int64_t percent) {
-  std::erase_if(waiting_, [&](const Trial& one) {
-    return one.score.time.v > score().time.v / 100 * percent;
-  });
+Trial Trials::set_aside() {
+  least_ = Nanos{INT64_MAX};
+  return std::exchange(best_, {});
+}
+
+void Trials::take_back(const Trial& other) {
+  if (best_.empty() || !best_.score.better_than(other.score)) best_ = other;
+  if (other.score.fits) least_ = std::min(least_, other.score.time);
+}
+
+std::optional<Candidate> Trials::next_to_expand(int64_t percent, std::optional<Keeping> within) {
+  const auto is_left_out = [&](const Trial& one) {
+    return one.score.time.v > score().time.v / 100 * percent ||
+           (within && keeping_of(one.candidate.chain) != *within);
+  };
   const auto is_before = [&](const Trial& a, const Trial& b) {
+    if (is_left_out(a) != is_left_out(b)) return is_left_out(b);
     const int of_a = expanded_[fusion_of(a.candidate.chain)],
               of_b = expanded_[fusion_of(b.candidate.chain)];
     return of_a != of_b ? of_a < of_b : a.score.better_than(b.score);
   };
   const auto found = std::min_element(waiting_.begin(), waiting_.end(), is_before);
-  if (found == waiting_.end()) return {};
+  if (found == waiting_.end() || is_left_out(*found)) return {};
   Candidate next = std::move(found->candidate);
   waiting_.erase(found);
   ++expanded_[fusion_of(next.chain)];

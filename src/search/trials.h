@@ -53,6 +53,11 @@ class Trials {
   ScheduledSteps& steps() { return steps_; }
   const Candidate& best() const { return best_.candidate; }
   const Score& score() const { return best_.score; }
+  // The fastest that keeps the budget's live bytes, of those that use memory in this way.
+  const Trial& best_of(Keeping keeping) const { return best_of_[static_cast<size_t>(keeping)]; }
+  // Leaves the best aside, as if nothing had been tried; then takes the better of both.
+  Trial set_aside();
+  void take_back(const Trial& other);
   // Forgets the best, or takes another as it.
   Trial exchange_best(Trial other) { return std::exchange(best_, std::move(other)); }
 
@@ -93,7 +98,8 @@ class Trials {
   // A schedule that fits and whose changes were not all tried, at most so many per cent of the
   // best's time: the best with operators fused in the way that was returned least often. What
   // leads to the best is often two decisions away, one of them how operators are fused.
-  std::optional<Candidate> next_to_expand(int64_t percent);
+  // `within`: only of those that use memory in this way.
+  std::optional<Candidate> next_to_expand(int64_t percent, std::optional<Keeping> within);
   // The fastest that needs a little too much; its chain is not returned again.
   std::optional<Trial> take_fastest_too_large();
 
@@ -124,6 +130,7 @@ class Trials {
   std::vector<Trial> too_large_;                     // by a little
   std::set<std::array<int64_t, 3>> costs_;           // time, communication and bytes of what fits
   Trial best_;
+  std::array<Trial, kKeepings> best_of_;
   base::Nanos bound_;
   base::Nanos slowest_{INT64_MAX};  // that a result within the budget may be
   base::Nanos least_{INT64_MAX};    // of what fits

@@ -17,6 +17,12 @@ bool chain_offloads(const Chain& chain) {
   return std::any_of(chain.begin(), chain.end(), offloads);
 }
 
+// Parameters, so that exchanges decide which stay whole.
+bool gathers_again(const Chain& chain) {
+  const passes::PassCall* shard = find_call(chain, "shard-parameters");
+  return shard && shard->argument == 3;
+}
+
 // As much is made again as the budget asks.
 bool asks_budget(const Chain& chain) {
   const passes::PassCall* recompute = find_call(chain, "recompute");
@@ -29,15 +35,13 @@ Status try_start(SearchState& state, std::string_view prefix, const Start& start
   if (state.score().fits) chain = fused(chain, fusion_of(state.best().chain));
   if (!chain_offloads(chain) && state.score().fits && state.decides_jointly()) {
     DC_ASSIGN_OR_RETURN(const bool tight, state.is_tight(chain));
-    if (tight) return {};
+    if (tight && gathers_again(chain)) return {};
+    if (tight) return state.try_whole(with(chain, *passes::find_pass("recompute"), 0)).status();
   }
   DC_ASSIGN_OR_RETURN(const MaybeScore score, state.try_whole(chain));
   if (!score || state.is_far(*score) || state.trials().done()) return {};
   DC_ASSIGN_OR_RETURN(const RecomputeMoves moves, state.recompute_moves(chain));
-  if (!moves.pays()) return {};
-  DC_RETURN_IF_ERROR(state.try_whole(moves.at(chain, 0)).status());
-  if (moves.chain_offloads) return {};  // what leaves the device takes long to choose
-  return state.try_whole(moves.at(chain, moves.last_part() / 2)).status();
+  return moves.pays() ? state.try_whole(moves.at(chain, 0)).status() : Status();
 }
 
 // Over all ranks, and inside hosts where there are any.
@@ -76,12 +80,19 @@ Status try_joint_starts(SearchState& state) {
     }
     DC_RETURN_IF_ERROR(try_one(chain));
   }
-  const Chain from = state.best().chain;
-  if (from.empty()) return {};
-  for (const size_t fusion : state.fusions()) {
-    if (fusion != fusion_of(from)) DC_RETURN_IF_ERROR(try_one(fused(from, fusion)));
+  const auto try_fusions_of = [&](const Chain& from) -> Status {
+    for (const size_t fusion : state.fusions()) {
+      if (!from.empty() && fusion != fusion_of(from))
+        DC_RETURN_IF_ERROR(try_one(fused(from, fusion)));
+    }
+    return {};
+  };
+  // Where nothing fits, the smallest is no guide: the first makes all again.
+  if (!state.score().fits) {
+    DC_ASSIGN_OR_RETURN(const Chain first, state.as_asked(passes::parse_passes(kJointStarts[0])));
+    DC_RETURN_IF_ERROR(try_fusions_of(first));
   }
-  return {};
+  return try_fusions_of(state.best().chain);
 }
 
 Status try_offload_starts(SearchState& state) {

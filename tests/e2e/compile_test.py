@@ -311,6 +311,7 @@ class Reports(unittest.TestCase):
                 "keep-resident-greedily",
                 "overlap-reductions[=N]",
                 "keep-jointly[=N]",
+                "keep-parameters[=N]",
                 "offload-gradients",
                 "overlap-update",
                 "separate-reductions",

@@ -273,14 +273,14 @@ class JointChoice {
   std::mt19937 random_{1};
 };
 
-Remark remark(const ir::Program& program, const JointChoice& choice) {
+Remark remark(const char* pass, const ir::Program& program, const JointChoice& choice) {
   int64_t parameters = 0, activations = 0, held = 0;
   for (size_t i = 0; i < choice.items().size(); ++i) {
     if (!choice.draft().is_kept(i)) continue;
     ++(choice.items()[i].is_parameter ? parameters : activations);
     held += choice.items()[i].bytes;
   }
-  return {"keep-jointly",
+  return {pass,
           "kept-jointly",
           {},
           {{"parameters", parameters},
@@ -294,9 +294,8 @@ Remark remark(const ir::Program& program, const JointChoice& choice) {
               base::format_duration(choice.time().v)};
 }
 
-}  // namespace
-
-base::Result<Change> keep_jointly(ir::Step& step, const PassContext& context) {
+// `activations`: whether they may be kept.
+base::Result<Change> keep(ir::Step& step, const PassContext& context, bool activations) {
   for (const ir::Program& program : step.programs) {
     if (!Draft::can_hold(program)) return Change::No;
   }
@@ -307,7 +306,6 @@ base::Result<Change> keep_jointly(ir::Step& step, const PassContext& context) {
   }
   std::vector<std::unique_ptr<JointChoice>> chosen;
   size_t choices = 0;
-  const bool activations = context.options.recompute != Recompute::Full;
   for (const ir::Program& program : step.programs) {
     chosen.push_back(std::make_unique<JointChoice>(step, program.graph, context.cost, activations));
     choices += chosen.back()->choices();
@@ -344,8 +342,19 @@ base::Result<Change> keep_jointly(ir::Step& step, const PassContext& context) {
     for (const auto& choice : chosen) choice->give_back(limit);
   }
   for (size_t p = 0; p < chosen.size(); ++p)
-    context.remarks.push_back(remark(step.programs[p], *chosen[p]));
+    context.remarks.push_back(
+        remark(activations ? "keep-jointly" : "keep-parameters", step.programs[p], *chosen[p]));
   return Change::Yes;
+}
+
+}  // namespace
+
+base::Result<Change> keep_jointly(ir::Step& step, const PassContext& context) {
+  return keep(step, context, context.options.recompute != Recompute::Full);
+}
+
+base::Result<Change> keep_parameters(ir::Step& step, const PassContext& context) {
+  return keep(step, context, false);
 }
 
 }  // namespace dc::passes

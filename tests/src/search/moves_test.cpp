@@ -97,6 +97,7 @@ TEST(Changed, LeavesToKeepJointlyWhatItDecides) {
   const std::string jointly = "schedule,recompute=0,fuse-gathers,keep-jointly=1000";
   for (const char* decided : {"recompute", "keep-resident", "keep-resident-greedily"})
     EXPECT_THAT(changes(jointly, decided, 100), IsEmpty()) << decided;
+  EXPECT_THAT(changes("schedule,recompute=0,keep-parameters=400", "keep-resident", 100), IsEmpty());
   EXPECT_THAT(changes(jointly, "overlap-update", 100),
               ElementsAre("schedule,recompute=0,fuse-gathers,keep-jointly=1000,overlap-update"));
 }
@@ -131,14 +132,28 @@ TEST(KeptOtherwise, ExchangesBeginWithAllMadeAgainOrWithWhatTheChainMakesAgain) 
 }
 
 TEST(KeptOtherwise, TheyBeginOtherwise) {
+  const char* parameters = "schedule,recompute=0,keep-parameters=400";
   const char* apart = "schedule,recompute=0,keep-resident";
   EXPECT_THAT(kept("schedule,recompute=0,keep-jointly=400"),
-              ElementsAre("schedule,recompute,keep-jointly=400", apart));
+              ElementsAre(parameters, "schedule,recompute,keep-jointly=400", apart));
   EXPECT_THAT(kept("schedule,recompute,keep-jointly=400"),
-              ElementsAre("schedule,recompute=0,keep-jointly=400", apart));
+              ElementsAre(parameters, "schedule,recompute=0,keep-jointly=400", apart));
   EXPECT_THAT(kept("schedule,keep-jointly=400"),
-              ElementsAre("schedule,recompute=0,keep-jointly=400",
+              ElementsAre(parameters, "schedule,recompute=0,keep-jointly=400",
                           "schedule,recompute,keep-jointly=400", apart));
+}
+
+TEST(KeptOtherwise, OfParametersAloneOrOfBoth) {
+  EXPECT_THAT(
+      kept("schedule,recompute=0,keep-parameters=400"),
+      ElementsAre("schedule,recompute=0,keep-jointly=400", "schedule,recompute,keep-parameters=400",
+                  "schedule,recompute=0,keep-resident"));
+}
+
+TEST(KeepingOf, ExchangesOrPassesThatEachTakeWhatThereIs) {
+  EXPECT_EQ(keeping_of(chain("schedule,recompute=0,keep-jointly=400")), Keeping::Jointly);
+  EXPECT_EQ(keeping_of(chain("schedule,recompute=0,keep-parameters")), Keeping::Parameters);
+  EXPECT_EQ(keeping_of(chain("schedule,recompute,keep-resident")), Keeping::Apart);
 }
 
 TEST(GroupedOtherwise, ByBlockAndBySize) {
