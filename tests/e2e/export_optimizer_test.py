@@ -8,8 +8,7 @@ import unittest
 
 import torch
 
-from export_case import ExportTest, description
-from export_test import Regression, regression_inputs
+from export_case import ExportTest, Regression, description, regression_inputs
 
 from dcc_export import ExportError
 
