@@ -6,10 +6,12 @@ build/venv/bin/python tests/e2e/export_refusals_test.py
 import os
 import random
 import unittest
+import unittest.mock
 
 import numpy
 import torch
 from torch import nn
+from torch._export.serde.serialize import SerializeError
 
 from export_case import ExportTest, Regression, description, regression_inputs
 
@@ -94,6 +96,15 @@ class RefusalTest(ExportTest):
         with torch.no_grad():
             module.fc2.bias += 0.01
         self.assertFalse(check().passed)
+
+    def test_what_nobody_foresaw_is_a_sentence(self):
+        """Of the serializer's errors, a RuntimeError of its own type is not a full disk."""
+        serializer = "torch._export.serde.serialize.ExportedProgramSerializer.serialize"
+        for error in (KeyError(torch.uint64), SerializeError("no such type")):
+            with unittest.mock.patch(serializer, side_effect=error):
+                name = type(error).__name__
+                self.refused(f"writing the archive failed with {name}: .* at .*; the exporter did not foresee it", Regression(), regression_inputs(), code=70)
+                self.refused(f"writing the graph failed with {name}", Regression(), regression_inputs(), code=70, headless=True)
 
     def test_a_loss_that_is_not_a_number_is_said(self):
         class Root(Regression):
@@ -211,6 +222,18 @@ class WhatToDoTest(ExportTest):
 
         self.refused("inplace operation.*PyTorch cannot run this backward either", Scores(changed))
         self.refused("left in an attribute.*register a buffer", Scores(kept, last=None))
+
+    def test_types_that_archives_do_not_have(self):
+        for kind in (torch.uint32, torch.uint64, torch.float8_e8m0fnu):
+            self.refused(
+                f"_to_copy.default in the module makes {kind}.*use another type", Scores(lambda m, s, kind=kind: s * s.detach().abs().to(kind).float())
+            )
+
+    def test_an_error_without_a_sentence(self):
+        def fails(m, s):
+            raise AssertionError
+
+        self.refused("tracing failed with AssertionError in export_refusals_test.py:.*write this line with other operators", Scores(fails))
 
     def test_gradient_hooks(self):
         module = Scores()
