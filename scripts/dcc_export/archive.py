@@ -102,7 +102,7 @@ def save_program(exported, description, path, device=None, verify=None, texts=No
 
 @contextlib.contextmanager
 def zip_written(path):
-    """PyTorch's writers report a full disk as a RuntimeError; its serializer's errors are of a type of their own."""
+    """PyTorch's writers report a full disk as a RuntimeError; SerializeError is one too, and says something else."""
     try:
         yield
     except RuntimeError as error:

@@ -98,7 +98,7 @@ class RefusalTest(ExportTest):
         self.assertFalse(check().passed)
 
     def test_what_nobody_foresaw_is_a_sentence(self):
-        """Of the serializer's errors, a RuntimeError of its own type is not a full disk."""
+        """SerializeError is a RuntimeError, but no full disk."""
         serializer = "torch._export.serde.serialize.ExportedProgramSerializer.serialize"
         for error in (KeyError(torch.uint64), SerializeError("no such type")):
             with unittest.mock.patch(serializer, side_effect=error):

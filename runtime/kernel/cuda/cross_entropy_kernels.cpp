@@ -38,8 +38,8 @@ Made cross_entropy_kernel(Workshop& workshop, Call& call, int32_t) {
   DC_ASSIGN_OR_RETURN(launches[0],
                       workshop.launch(cross_entropy_source(of, "cross_entropy_rows"),
                                       workshop.blocks_for(of.rows * kBlockThreads), parameters));
-  DC_ASSIGN_OR_RETURN(launches[1],
-                      workshop.launch(cross_entropy_source(of, "cross_entropy_loss"), 1, parameters));
+  DC_ASSIGN_OR_RETURN(
+      launches[1], workshop.launch(cross_entropy_source(of, "cross_entropy_loss"), 1, parameters));
   return workshop.kernel(std::move(launches));
 }
 
