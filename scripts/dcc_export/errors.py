@@ -25,7 +25,7 @@ class ExportError(Exception):
 
 @contextlib.contextmanager
 def explained(what, cure=REPORT_IT, exit_code=OUR_BUG):
-    """An exception that tells a user nothing, of PyTorch's export or of ours, becomes one: `what` failed with it. Those of the
+    """An exception that is no sentence for users, of PyTorch's export or of ours, becomes one: `what` failed with it. Those of the
     operating system go on as they are."""
     try:
         yield

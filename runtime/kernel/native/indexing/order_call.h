@@ -2,7 +2,6 @@
 // read them.
 #pragma once
 
-
 #include "runtime/kernel/native/call.h"
 #include "runtime/kernel/native/iteration.h"
 
