@@ -134,7 +134,8 @@ std::vector<Timed> timed_programs(const plan::Plan& plan) {
   return list;
 }
 
-// Work for so long raises the clocks of a GPU that had nothing to do.
+// Work for so long raises the clocks of a GPU that had nothing to do; on a CPU figures are
+// steadier.
 constexpr int64_t kWarmupNs = 50'000'000;
 
 Result<Samples> replay(const plan::Plan& plan, const Timed& timed, exec::Executor& executor,

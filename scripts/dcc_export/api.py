@@ -14,7 +14,7 @@ from .capture import capture_joint, strip
 from .check import CheckResult, check_archive
 from .complex_pairs import remove_complex
 from .dynamic import DynamicDims
-from .errors import CHECK_FAILED, ExportError
+from .errors import CHECK_FAILED, ExportError, explained
 from .evaluation import ENTRY, check_evaluation, evaluation_text, trace_evaluation
 from .guard import unchanged
 from .headless import faked
@@ -34,6 +34,9 @@ from .stock import check_stock
 from .step import StepModule, flatten_inputs
 from .ties import find_aliases
 from .trained import TrainedState
+
+
+_DRAWN = "if the module does not take these, say in roles= what it takes; check=False writes the archive unchecked"
 
 
 @dataclasses.dataclass
@@ -168,7 +171,8 @@ def _save_checked(exported, description, path, check, write_state, texts):
     lines = []
 
     def verify(partial):
-        result = check(partial, description)
+        with explained("the check of the archive, on the example and on inputs that it drew,", _DRAWN, CHECK_FAILED):
+            result = check(partial, description)
         if not result.passed:
             raise ExportError(f"{result.line}; {path} is not written", CHECK_FAILED)
         lines.append(result.line)
@@ -216,11 +220,12 @@ def _trace(step, examples, names, root, seed, dims):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         joint, state_names = capture_joint(step, examples, root)
-    remove_complex(joint, {own: strip(first, root) for own, first in state_names.items()})
-    aliases = find_aliases(step, root)
-    program = ProgramBuilder(joint, state_names, step, names, aliases, root).build()
-    ranges = dims.ranges() if dims else {}
-    return program, to_exported_program(program, dims.examples if dims else examples, ranges)
+    with explained("making the graph of the step"):
+        remove_complex(joint, {own: strip(first, root) for own, first in state_names.items()})
+        aliases = find_aliases(step, root)
+        program = ProgramBuilder(joint, state_names, step, names, aliases, root).build()
+        ranges = dims.ranges() if dims else {}
+        return program, to_exported_program(program, dims.examples if dims else examples, ranges)
 
 
 def _describe(step, program, examples, roles, initializers, root):

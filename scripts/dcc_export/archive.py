@@ -10,7 +10,7 @@ import zipfile
 
 import torch
 
-from .errors import CANNOT_WRITE, ExportError
+from .errors import CANNOT_WRITE, ExportError, explained
 
 EXTRA_NAME = "dcc.json"
 _TEMPORARY = ".dcc_export_"  # how names of folders under construction begin
@@ -91,7 +91,7 @@ def save_program(exported, description, path, device=None, verify=None, texts=No
     """
     extra = {EXTRA_NAME: canonical_json(description), **_placed(texts, device)}
     with replacing(path) as partial:
-        with zip_written(path):
+        with explained("writing the archive"), zip_written(path):
             with without_pickles():
                 torch.export.save(exported, partial, extra_files=extra)
             if device is not None:
@@ -102,10 +102,12 @@ def save_program(exported, description, path, device=None, verify=None, texts=No
 
 @contextlib.contextmanager
 def zip_written(path):
-    """PyTorch's writers report a full disk as a RuntimeError."""
+    """PyTorch's writers report a full disk as a RuntimeError; SerializeError is one too, and says something else."""
     try:
         yield
     except RuntimeError as error:
+        if type(error) is not RuntimeError:
+            raise
         first = str(error).strip().splitlines()[0]
         raise ExportError(f"cannot write {path}: {first}; free space or choose another -o", CANNOT_WRITE) from error
 
@@ -140,7 +142,7 @@ def save_headless(exported, description, path, device=None, texts=None):
 def _serialize_graph(exported):
     from torch._export.serde.serialize import ExportedProgramSerializer
 
-    with without_pickles(samples=False):
+    with explained("writing the graph"), without_pickles(samples=False):
         return ExportedProgramSerializer().serialize(exported).exported_program
 
 

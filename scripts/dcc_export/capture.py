@@ -162,6 +162,8 @@ def _tracing_failed(error, step, root):
     if "Please convert all Tensors to FakeTensors" in first:
         return _unregistered_tensor(step, root)
     cure = "make the forward free of Python branches on tensor values"
+    if kind in ("KeyError", "AssertionError", "NotImplementedError", "AttributeError"):
+        cure = "eager PyTorch may run this where its tracing does not; write this line with other operators"
     if kind in ("DataDependentOutputException", "DynamicOutputShapeException"):
         cure = "a value of a tensor decides control flow or a shape; use a static formulation (for masks pass a ready 4-D mask, for experts a fixed capacity)"
     elif "modified by an inplace operation" in first:
@@ -180,7 +182,7 @@ def _tracing_failed(error, step, root):
         cure = "write the values of a parameter or buffer with copy_() in the place of set_()"
     elif "in tensor_tracker" in first:
         cure = "the forward reads a tensor that an earlier call left in an attribute; register a buffer and write to it in place"
-    return f"tracing failed with {kind}: {first}{_own_line(error)}; {cure}"
+    return f"tracing failed with {kind}{': ' + first if first else ''}{_own_line(error)}; {cure}"
 
 
 def _own_line(error):

@@ -7,7 +7,7 @@ import sys
 import warnings
 
 from . import errors
-from .errors import ExportError
+from .errors import ExportError, explained
 from .inputs import LABELS
 
 DTYPES = ("float32", "bfloat16", "autocast-bfloat16")
@@ -25,7 +25,8 @@ def _parser():
         prog="export.py",
         description="Exports a training step (forward, loss, backward) as a .pt2 archive.",
         epilog="Exit codes: 0 written and checked, 1 check failed, 64 usage, 65 the model or "
-        "config cannot be exported, 66 input file missing, 73 output cannot be written.",
+        "config cannot be exported, 66 input file missing, 70 the exporter failed where it did not foresee it, "
+        "73 output cannot be written.",
     )
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--preset", metavar="NAME", help=", ".join(NAMES))
@@ -66,7 +67,8 @@ def main(argv=None):
     logging.getLogger("torch.utils.flop_counter").setLevel(logging.ERROR)
     try:
         arguments = _parser().parse_args(argv)
-        report = _run(arguments)
+        with explained("the export"):
+            report = _run(arguments)
     except ExportError as error:
         print(f"export.py: {error}", file=sys.stderr)
         return error.exit_code

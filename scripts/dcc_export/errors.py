@@ -1,11 +1,18 @@
 """The one exception of the exporter: a sentence for the user and an exit code."""
 
+import contextlib
+import os
+import traceback
+
 OK = 0
 CHECK_FAILED = 1
 USAGE = 64
 BAD_INPUT = 65
 MISSING = 66
+OUR_BUG = 70
 CANNOT_WRITE = 73
+
+REPORT_IT = "the exporter did not foresee it: leave out parts of the module to find the one that causes it, write that otherwise, and report it"
 
 
 class ExportError(Exception):
@@ -14,3 +21,22 @@ class ExportError(Exception):
     def __init__(self, sentence, exit_code=BAD_INPUT):
         super().__init__(sentence)
         self.exit_code = exit_code
+
+
+@contextlib.contextmanager
+def explained(what, cure=REPORT_IT, exit_code=OUR_BUG):
+    """An exception that is no sentence for users, of PyTorch's export or of ours, becomes one: `what` failed with it. Those of the
+    operating system go on as they are."""
+    try:
+        yield
+    except (ExportError, OSError):
+        raise
+    except Exception as error:
+        raise ExportError(f"{what} failed with {brief(error)}; {cure}", exit_code) from error
+
+
+def brief(error):
+    """ "KeyError: torch.uint64 at serialize.py:361": the kind of an exception, the first line of what it says, and where it was raised."""
+    lines = str(error).strip().splitlines()
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}{': ' + lines[0] if lines else ''} at {os.path.basename(place.filename)}:{place.lineno}"

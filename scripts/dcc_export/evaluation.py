@@ -16,7 +16,7 @@ from .archive import EVALUATION_PREFIX, without_pickles
 from .capture import capture_joint, strip
 from .check import BOUNDS, CheckResult, fresh_sample, is_reduced
 from .complex_pairs import remove_complex
-from .errors import ExportError
+from .errors import ExportError, explained
 from .places import Places, copies
 from .program import ProgramBuilder, to_exported_program
 from .ties import find_aliases
@@ -44,11 +44,12 @@ def trace_evaluation(step, examples, names, root, seed, dims, constants):
         torch.manual_seed(seed)
         joint, state_names = capture_joint(step, examples, root)
     _refuse_writes(joint, state_names, root)
-    remove_complex(joint, {own: strip(first, root) for own, first in state_names.items()})
-    builder = ProgramBuilder(joint, state_names, step, names, find_aliases(step, root), root, forward_only=True)
-    program = builder.build()
-    _share_constants(program, constants)
-    return to_exported_program(program, dims.examples if dims else examples, dims.ranges() if dims else {})
+    with explained("making the graph of the evaluation"):
+        remove_complex(joint, {own: strip(first, root) for own, first in state_names.items()})
+        builder = ProgramBuilder(joint, state_names, step, names, find_aliases(step, root), root, forward_only=True)
+        program = builder.build()
+        _share_constants(program, constants)
+        return to_exported_program(program, dims.examples if dims else examples, dims.ranges() if dims else {})
 
 
 def _refuse_writes(joint, state_names, root):
@@ -79,7 +80,7 @@ def evaluation_text(exported):
     """The content of the entry, compact; no weights, no constants."""
     from torch._export.serde.serialize import ExportedProgramSerializer, _to_json_bytes
 
-    with without_pickles(samples=False):
+    with explained("writing the graph of the evaluation"), without_pickles(samples=False):
         serialized = ExportedProgramSerializer().serialize(exported).exported_program
     return json.dumps(json.loads(_to_json_bytes(serialized)), separators=(",", ":"), allow_nan=False)
 

@@ -214,6 +214,7 @@ class ProgramBuilder:
                 f"a backward writes in place ({node.target} in {_marks(node)['m'] or 'the module'}), as hooks of tensors and autograd "
                 "functions may; a step can only keep what the forward writes to a buffer"
             )
+        _require_types(node)
         new = self.graph.node_copy(node, lambda n: self.env[n])
         new.args = _readable_arguments(new)
         new.target = _SAFE.get(node.target, node.target)
@@ -372,6 +373,18 @@ class ProgramBuilder:
             elif name in self.by_fqn:
                 self.constants[name] = torch.view_as_real(buffer) if buffer.is_complex() else buffer
         return state
+
+
+def _require_types(node):
+    """Element types that an operator is told to make are among those of the format."""
+    from torch._export.serde.serialize import _TORCH_TO_SERIALIZE_DTYPE
+
+    for value in torch.utils._pytree.tree_leaves((node.args, node.kwargs)):
+        if isinstance(value, torch.dtype) and value not in _TORCH_TO_SERIALIZE_DTYPE:
+            raise ExportError(
+                f"{node.target} in {_marks(node)['m'] or 'the module'} makes {value}, which archives of torch.export do not have; "
+                "use another type, for integers torch.int64"
+            )
 
 
 def _identifier(fqn):

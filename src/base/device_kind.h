@@ -10,7 +10,7 @@
 namespace dc::base {
 
 // Checked: a check for developers, the CPU with memory that the host cannot read (runtime/device).
-// The numbers are those of schemas/plan.fbs.
+// The numbers are those of schemas/types.fbs.
 enum class DeviceKind : uint8_t { Cpu, Checked, Cuda };
 
 inline constexpr auto kDeviceKinds = enum_names<DeviceKind>({"cpu", "checked", "cuda"});

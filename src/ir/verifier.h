@@ -49,9 +49,11 @@ base::Status table_offence(const Step& step, Stage stage, std::string_view code,
                            const std::string& sentence);
 
 base::Status verify_tables(const Step& step, Stage stage);
-base::Status verify_structure(Scope& scope);                         // fills order and position
-base::Status verify_types(Scope& scope);                             // fills root and entry
-base::Status verify_op_types(const Scope& scope, const Node& node);  // the project's own ops
+base::Status verify_structure(Scope& scope);  // fills order and position
+base::Status verify_types(Scope& scope);      // fills root and entry
+// Of the project's own ops.
+base::Status verify_op_types(const Scope& scope, const Node& node);
+base::Status verify_attributes(const Scope& scope, const Node& node);
 base::Status verify_stage(const Scope& scope);     // rules of the stage, one program
 base::Status verify_schedule(const Scope& scope);  // rules from Sharded on that need program order
 

@@ -1,6 +1,4 @@
-// Types and attributes of the project's own ops, as ops.h words their meaning.
-#include <algorithm>
-
+// Types of the project's own ops, as ops.h words their meaning.
 #include "src/base/expression_shape.h"
 #include "src/base/step_scalars.h"
 #include "src/ir/group.h"
@@ -28,7 +26,7 @@ class OpChecker {
     for (ValueId result : node_.results) {
       if (!result.valid()) return bad("DC2105", "a result is missing");
     }
-    DC_RETURN_IF_ERROR(attributes(wanted));
+    DC_RETURN_IF_ERROR(verify_attributes(scope_, node_));
     return by_kind();
   }
 
@@ -53,72 +51,6 @@ class OpChecker {
   const TensorType& out() const { return scope_.type(node_.results[0]); }
   int64_t world() const { return scope_.step.mesh.world(); }
   int64_t trainable() const { return scope_.trainable; }
-
-  // Those that ops.def names are there, within their range, and no others.
-  Status attributes(const OpInfo& wanted) const {
-    for (const AttributeUse& use : wanted.attributes()) {
-      const Arg* arg = node_.find(use.attribute);
-      if (arg == nullptr && !use.is_needed) continue;
-      const std::string which = "attribute '" + std::string(info(use.attribute).text) + "'";
-      if (arg == nullptr) return bad("DC2205", which + " is missing");
-      if (!in_range(info(use.attribute).kind, arg->value))
-        return bad("DC2205", which + " is of the wrong type or out of range");
-    }
-    for (const Arg& arg : node_.args) {
-      if (arg.attribute != Attr::None && !is_of(wanted, arg.attribute))
-        return bad("DC2205", "this op has no attribute '" + std::string(arg.label()) + "'");
-    }
-    return {};
-  }
-
-  static bool is_of(const OpInfo& op, Attr attribute) {
-    const auto uses = op.attributes();
-    return std::any_of(uses.begin(), uses.end(),
-                       [&](const AttributeUse& use) { return use.attribute == attribute; });
-  }
-
-  bool in_range(AttrKind kind, const Arg::Value& value) const {
-    const auto below = [&](int64_t limit) {
-      const auto* number = std::get_if<int64_t>(&value);
-      return number != nullptr && *number >= 0 && *number < limit;
-    };
-    switch (kind) {
-      case AttrKind::Text:
-        return std::holds_alternative<std::string>(value);
-      case AttrKind::Entry: {
-        const auto* entry = std::get_if<StateId>(&value);
-        return entry != nullptr && entry->valid() && entry->index() < scope_.step.state.size();
-      }
-      case AttrKind::Count:
-        return below(INT64_MAX);
-      case AttrKind::Flag:
-        return below(2);
-      case AttrKind::Integer:
-        return std::holds_alternative<int64_t>(value);
-      case AttrKind::Probability: {
-        const auto* number = std::get_if<double>(&value);
-        return number != nullptr && *number >= 0 && *number <= 1;
-      }
-      case AttrKind::Parameter:
-        return below(trainable());
-      case AttrKind::Group:
-        return below(static_cast<int64_t>(scope_.step.optimizer.groups.size()));
-      case AttrKind::Axes:
-        return are_axes(std::get_if<std::vector<int64_t>>(&value));
-    }
-    return false;
-  }
-
-  bool are_axes(const std::vector<int64_t>* axes) const {
-    if (axes == nullptr || axes->empty()) return false;
-    const auto count = static_cast<int64_t>(scope_.step.mesh.axes.size());
-    int64_t before = -1;
-    for (const int64_t axis : *axes) {
-      if (axis <= before || axis >= count) return false;
-      before = axis;
-    }
-    return true;
-  }
 
   Status dense(size_t operand) const {
     if (in(operand).is_contiguous()) return {};

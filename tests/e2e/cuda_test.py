@@ -112,8 +112,8 @@ class CudaTest(unittest.TestCase):
                 self.assertEqual(again.tensors(), got.tensors())
 
     def test_images_experts_and_recurrences_train_as_on_the_cpu(self):
-        """Convolutions, batch norms, pooling; choices of experts; an LSTM. Equal bits again without a graph."""
-        cases = {"small-vgg19": 2e-5, "resnet18": 2e-4, "tiny-mixtral": 2e-5, "small-rnnlm": 2e-5}
+        """Convolutions, batch norms, pooling; choices of experts; an LSTM; sorted hashes. Equal bits again without a graph."""
+        cases = {"small-vgg19": 2e-5, "resnet18": 2e-4, "tiny-mixtral": 2e-5, "small-rnnlm": 2e-5, "small-reformer": 2e-5}
         more = {"small-resnet50": 2e-4, "small-transformer": 2e-5}
         double = environment(DOUBLE_PAUSE_US="0")
         for preset, tolerance in (cases | more if running.SLOW else cases).items():

@@ -1,4 +1,4 @@
-"""What the exporter tests share: running the command, reading archives, a temporary folder."""
+"""What the exporter tests share: running the command, reading archives, a temporary folder, a small module."""
 
 import contextlib
 import io
@@ -38,6 +38,20 @@ def description(path):
 def targets(program, kind):
     specs = list(program.graph_signature.input_specs) + list(program.graph_signature.output_specs)
     return [s.target for s in specs if s.kind is kind]
+
+
+class Regression(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc1 = torch.nn.Linear(4, 8)
+        self.fc2 = torch.nn.Linear(8, 1)
+
+    def forward(self, x, y):
+        return torch.nn.functional.mse_loss(self.fc2(self.fc1(x).relu()), y)
+
+
+def regression_inputs():
+    return torch.randn(6, 4), torch.randn(6, 1)
 
 
 class ExportTest(unittest.TestCase):

@@ -9,8 +9,7 @@ import unittest
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from export_case import ExportTest, description
-from export_test import Regression, regression_inputs
+from export_case import ExportTest, Regression, description, regression_inputs
 
 from dcc_export import ExportError
 

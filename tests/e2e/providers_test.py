@@ -49,7 +49,7 @@ def output_layers(plan):
 @unittest.skipUnless(has_products(), "libdcrun_onednn.so was not built (DCC_WITH_ONEDNN)")
 class Providers(unittest.TestCase):
     def test_models_train_where_there_is_no_libtorch(self):
-        for preset in (("mlp",), ("tiny-llama",), ("tiny-llama", "--dtype", "bfloat16")):
+        for preset in (("mlp",), ("tiny-llama",), ("small-reformer",), ("tiny-llama", "--dtype", "bfloat16")):
             with self.subTest(preset):
                 model = running.archive(*preset)
                 plan = running.compile_plan(model, 2, 3)

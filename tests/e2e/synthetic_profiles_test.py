@@ -9,7 +9,7 @@ import re
 import unittest
 
 import running
-from profile_test import report, written
+from profile_case import report, written
 
 
 class SyntheticMachines(unittest.TestCase):

@@ -248,6 +248,8 @@ constexpr KernelRow kRows[] = {
     {"aten.repeat.default", "self=f32[2,3] repeats=[4,2,1] -> f32[4,4,3]"},
     {"aten.repeat_interleave.self_int", "self=f32[2,3,4] repeats=3 dim=-2 -> f32[2,9,4]"},
     {"aten.repeat_interleave.self_int", "self=bf16[2,3] repeats=2 -> bf16[12]"},
+    {"aten.roll.default", "self=f32[2,5,6] shifts=[-2,9] dims=[0,-1] -> f32[2,5,6]"},
+    {"aten.roll.default", "self=f32[2,5,6] shifts=[13] -> f32[2,5,6]"},
     {"aten.scalar_tensor.default", "s=3.5 -> f32[]"},
     {"aten.select_backward.default", "grad_output=f32[4,3] dim=1 index=-2 -> f32[4,8,3]"},
     {"aten.select_scatter.default", "self=f32[4,8] src=f32[8] dim=0 index=2 -> f32[4,8]"},

@@ -2,7 +2,6 @@
 // cuBLASLt's, and what streams do themselves.
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/kernel/cuda/expression_kernels.h"
-#include "runtime/kernel/cuda/has_kernel.h"
 #include "runtime/kernel/cuda/linear_cross_entropy.h"
 #include "runtime/kernel/cuda/model_kernels.h"
 #include "runtime/kernel/cuda/products.h"
@@ -93,13 +92,6 @@ class Provider final : public KernelProvider {
 
 }  // namespace
 }  // namespace cuda
-
-bool cuda::has_kernel(std::string_view op) {
-  return op == "dc.fused" || op == "dc.accumulate" || op == "dc.cast" || op == "dc.copy" ||
-         op == "dc.zero" || op == "dc.linear_cross_entropy" || is_product(op) ||
-         find_step_kernel(op) != nullptr || find_model_kernel(op) != nullptr ||
-         native::is_operation(op);
-}
 
 std::unique_ptr<KernelProvider> make_cuda_provider(device::Device& device) {
   return std::make_unique<cuda::Provider>(static_cast<device::CudaDevice&>(device));

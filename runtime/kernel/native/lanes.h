@@ -55,6 +55,16 @@ using LoopOverLanes = void (*)(const void* context, void* out, const void* const
 inline constexpr int64_t kLoopLanes = 256;
 // Rounds lanes of f32 to a type of 16 bits, as if they were stored and loaded; null for others.
 LoopOverLanes rounder(Lane lane, base::DType dtype);
+// One lane, rounded so.
+template <typename T>
+T rounded(T lane, base::DType dtype) {
+  const LoopOverLanes round = rounder(kLaneOf<T>, dtype);
+  if (round == nullptr) return lane;
+  T result{};
+  const void* const in[] = {&lane};
+  round(nullptr, &result, in, 1);
+  return result;
+}
 
 // Elements that are handled at once: a few arrays of this length stay in the first-level cache.
 inline constexpr int64_t kBlock = 512;

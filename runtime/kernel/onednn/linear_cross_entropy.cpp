@@ -10,6 +10,7 @@
 #include <deque>
 
 #include "runtime/kernel/native/norms/class_rows.h"
+#include "runtime/kernel/native/norms/loss_calls.h"
 #include "runtime/kernel/onednn/plugin.h"
 #include "runtime/kernel/onednn/product_maker.h"
 #include "src/base/logit_chunks.h"
@@ -22,15 +23,12 @@ using native::Call;
 using native::ClassTargets;
 using native::CopyRegions;
 using native::Dense;
+using native::OutputLayerCall;
 using native::PowerSum;
 using native::RowNumbers;
 using native::RowTensor;
 
 // Addresses on the device.
-struct OutputTensors {
-  std::byte *hidden = nullptr, *weight = nullptr;
-  std::byte *hidden_gradient = nullptr, *weight_gradient = nullptr;
-};
 struct OutputScratch {
   std::byte *chunk = nullptr, *waiting = nullptr, *sums = nullptr, *numbers = nullptr;
   std::byte* products = nullptr;  // of one product at a time
@@ -43,6 +41,12 @@ struct LogitPart {
 };
 
 struct OutputLoss {
+  explicit OutputLoss(const OutputLayerCall& of)
+      : targets{of.target.address(), of.layer.rows, of.layer.classes, of.ignored, of.is_mean},
+        gradient(of.gradient),
+        loss(of.loss),
+        total(of.total) {}
+
   ClassTargets targets;
   Dense gradient, loss, total;
 };
@@ -273,10 +277,10 @@ class PartProducts {
 // that its products need, and when it is known where that lies.
 class OutputLayerMaker {
  public:
-  explicit OutputLayerMaker(Call& call) : call_(call), products_(call) {}
+  explicit OutputLayerMaker(Call& call)
+      : call_(call), products_(call), of_(native::read_output_layer(call)) {}
 
   native::Made make() {
-    read();
     if (!call_.ok()) return call_.made(nullptr);
     const auto own = base::logit_scratch(layer_, chunk_);
     call_.require(own.has_value(), "the logits have too many elements");
@@ -293,79 +297,12 @@ class OutputLayerMaker {
   }
 
  private:
-  bool by_classes() const { return chunk_.classes < layer_.classes; }
-  bool is_narrow() const { return layer_.dtype != DType::F32; }
   int64_t element() const { return base::byte_size(layer_.dtype); }
-  // Sums over parts of a 16-bit gradient have a separate place.
-  bool has_sums() const { return is_narrow() && (by_classes() || chunk_.rows < layer_.rows); }
-  int64_t rows_in_gradient() const { return std::min(layer_.rows, layer_.depth); }
-
-  void read() {
-    const Dense hidden = call_.operand(0), weight = call_.operand(1),
-                target = call_.operand(2, DType::I64), hidden_gradient = call_.result(2),
-                weight_gradient = call_.result(3);
-    loss_.gradient = call_.operand(3, DType::F32);
-    loss_.loss = call_.result(0);
-    loss_.total = call_.result(1);
-    layer_ = {target.count, 0, call_.columns(0), hidden.dtype};
-    chunk_ = {call_.integer("rows"), call_.integer("classes")};
-    if (!call_.ok()) return;
-    check_tensors(hidden, weight, hidden_gradient, weight_gradient);
-    if (!call_.ok()) return;
-    layer_.classes = weight.count / layer_.depth;
-    check_chunk();
-    read_targets(target);
-    tensors_ = {hidden.address(), weight.address(), hidden_gradient.address(),
-                weight_gradient.address()};
-  }
-
-  void check_tensors(const Dense& hidden, const Dense& weight, const Dense& hidden_gradient,
-                     const Dense& weight_gradient) {
-    const int64_t depth = layer_.depth;
-    call_.require(layer_.dtype == DType::F32 || layer_.dtype == DType::BF16,
-                  "the hidden states must be f32 or bf16");
-    call_.require(weight.dtype == layer_.dtype && hidden_gradient.dtype == layer_.dtype &&
-                      weight_gradient.dtype == layer_.dtype,
-                  "the element types differ");
-    call_.require(hidden.count > 0 && weight.count > 0 && depth > 0, "a matrix has no elements");
-    if (!call_.ok()) return;
-    call_.require(call_.columns(1) == depth && hidden.count % depth == 0 &&
-                      hidden.count / depth == layer_.rows && weight.count % depth == 0,
-                  "there must be hidden states for each target, and weights as deep as they");
-    call_.require(hidden_gradient.count == hidden.count && weight_gradient.count == weight.count,
-                  "the gradients must have the sizes of the hidden states and of the weights");
-    const auto is_number = [](const Dense& one) {
-      return one.dtype == DType::F32 && one.count == 1;
-    };
-    call_.require(is_number(loss_.gradient) && is_number(loss_.loss) && is_number(loss_.total),
-                  "the loss, its gradient and the sum of weights must be f32 numbers");
-  }
-
-  void check_chunk() {
-    constexpr int64_t kMostParts = 1024;  // each has separate kernels
-    const auto is_part = [](int64_t part, int64_t size) { return part >= 1 && part <= size; };
-    const bool fits = is_part(chunk_.rows, layer_.rows) &&
-                      is_part(chunk_.classes, layer_.classes) &&
-                      (chunk_.rows == layer_.rows || chunk_.classes == layer_.classes);
-    call_.require(fits, "'rows' and 'classes' must be parts of all rows or of all classes");
-    if (!call_.ok()) return;
-    call_.require(base::parts_of(layer_.rows, chunk_.rows) <= kMostParts &&
-                      base::parts_of(layer_.classes, chunk_.classes) <= kMostParts,
-                  "the logits have more than 1024 parts");
-  }
-
-  void read_targets(const Dense& target) {
-    const int64_t reduction = call_.integer("reduction");
-    call_.require(reduction == native::kMeanOfRows || reduction == native::kSumOfRows,
-                  "'reduction' must be 1, a mean, or 2, a sum");
-    loss_.targets = {target.address(), layer_.rows, layer_.classes, call_.integer("ignored"),
-                     reduction == native::kMeanOfRows};
-  }
 
   template <typename Do>
   void for_each_part(const Do& do_part) const {
-    const int64_t size = by_classes() ? layer_.classes : layer_.rows,
-                  part = by_classes() ? chunk_.classes : chunk_.rows;
+    const int64_t size = of_.by_classes() ? layer_.classes : layer_.rows,
+                  part = of_.by_classes() ? chunk_.classes : chunk_.rows;
     for (int64_t first = 0; first < size && call_.ok(); first += part)
       do_part(first, std::min(part, size - first));
   }
@@ -377,104 +314,106 @@ class OutputLayerMaker {
                         matrix(rows, classes, layer_.dtype), false);
   }
   ProductMaker& hidden_gradient(int64_t rows, int64_t classes, bool is_first) {
-    const bool sums = by_classes() && has_sums();
-    return products_.of(
-        matrix(rows, classes, layer_.dtype), matrix(classes, layer_.depth, layer_.dtype),
-        matrix(rows, layer_.depth, sums ? DType::F32 : layer_.dtype), by_classes() && !is_first);
+    const bool sums = of_.by_classes() && of_.has_sums();
+    return products_.of(matrix(rows, classes, layer_.dtype),
+                        matrix(classes, layer_.depth, layer_.dtype),
+                        matrix(rows, layer_.depth, sums ? DType::F32 : layer_.dtype),
+                        of_.by_classes() && !is_first);
   }
   ProductMaker& weight_gradient(int64_t rows, int64_t classes, bool is_first) {
-    const bool sums = !by_classes() && has_sums();
+    const bool sums = !of_.by_classes() && of_.has_sums();
     return products_.of(matrix(rows, classes, layer_.dtype).transposed(),
                         matrix(rows, layer_.depth, layer_.dtype),
                         matrix(classes, layer_.depth, sums ? DType::F32 : layer_.dtype),
-                        !by_classes() && !is_first);
+                        !of_.by_classes() && !is_first);
   }
 
   void size_products(int64_t first, int64_t count) {
-    const int64_t rows = by_classes() ? layer_.rows : count,
-                  classes = by_classes() ? count : layer_.classes;
-    logits(by_classes() ? rows_in_gradient() : rows, classes);
-    if (by_classes() && rows > rows_in_gradient()) logits(rows - rows_in_gradient(), classes);
+    const int64_t rows = of_.by_classes() ? layer_.rows : count,
+                  classes = of_.by_classes() ? count : layer_.classes;
+    logits(of_.by_classes() ? of_.rows_in_gradient() : rows, classes);
+    if (of_.by_classes() && rows > of_.rows_in_gradient())
+      logits(rows - of_.rows_in_gradient(), classes);
     hidden_gradient(rows, classes, first == 0);
     weight_gradient(rows, classes, first == 0);
   }
 
   LogitPart row_part(int64_t first, int64_t count) {
     const int64_t hidden_at = first * layer_.depth * element(), classes = layer_.classes;
-    std::byte *hidden = tensors_.hidden + hidden_at,
-              *sums = has_sums() ? scratch_.sums : tensors_.weight_gradient;
+    std::byte *hidden = of_.hidden.address() + hidden_at,
+              *sums = of_.has_sums() ? scratch_.sums : of_.weight_gradient.address();
     LogitPart part{first, count, {}, {}, {}, {}};
-    part.logits =
-        logits(count, classes).place(scratch_.products, hidden, tensors_.weight, scratch_.chunk);
+    part.logits = logits(count, classes)
+                      .place(scratch_.products, hidden, of_.weight.address(), scratch_.chunk);
     part.hidden_gradient = hidden_gradient(count, classes, first == 0)
-                               .place(scratch_.products, scratch_.chunk, tensors_.weight,
-                                      tensors_.hidden_gradient + hidden_at);
+                               .place(scratch_.products, scratch_.chunk, of_.weight.address(),
+                                      of_.hidden_gradient.address() + hidden_at);
     part.weight_gradient = weight_gradient(count, classes, first == 0)
                                .place(scratch_.products, scratch_.chunk, hidden, sums);
     return part;
   }
 
   WaitingLogits waiting() const {
-    return {tensors_.weight_gradient, scratch_.waiting, layer_.rows,
-            rows_in_gradient(),       layer_.depth,     element()};
+    return {of_.weight_gradient.address(), scratch_.waiting, layer_.rows,
+            of_.rows_in_gradient(),        layer_.depth,     element()};
   }
 
   LogitPart class_part(int64_t first, int64_t count) {
     const int64_t weight_at = first * layer_.depth * element(), rows = layer_.rows,
-                  placed = rows_in_gradient();
-    std::byte *weight = tensors_.weight + weight_at,
-              *sums = has_sums() ? scratch_.sums : tensors_.hidden_gradient;
+                  placed = of_.rows_in_gradient();
+    std::byte *weight = of_.weight.address() + weight_at,
+              *sums = of_.has_sums() ? scratch_.sums : of_.hidden_gradient.address();
     LogitPart part{first, count, {}, {}, {}, {}};
-    part.logits =
-        logits(placed, count)
-            .place(scratch_.products, tensors_.hidden, weight, waiting().part_in_gradient(part));
+    part.logits = logits(placed, count)
+                      .place(scratch_.products, of_.hidden.address(), weight,
+                             waiting().part_in_gradient(part));
     if (rows > placed) {
       part.waiting_logits =
           logits(rows - placed, count)
-              .place(scratch_.products, tensors_.hidden + placed * layer_.depth * element(), weight,
-                     waiting().part_in_scratch(part));
+              .place(scratch_.products, of_.hidden.address() + placed * layer_.depth * element(),
+                     weight, waiting().part_in_scratch(part));
     }
     part.hidden_gradient = hidden_gradient(rows, count, first == 0)
                                .place(scratch_.products, scratch_.chunk, weight, sums);
     part.weight_gradient = weight_gradient(rows, count, first == 0)
-                               .place(scratch_.products, scratch_.chunk, tensors_.hidden,
-                                      tensors_.weight_gradient + weight_at);
+                               .place(scratch_.products, scratch_.chunk, of_.hidden.address(),
+                                      of_.weight_gradient.address() + weight_at);
     return part;
   }
 
   // Sums in f32 to the gradient of 16 bits.
   CopyRegions round() {
     CopyRegions copies;
-    if (!has_sums()) return copies;
-    const int64_t rows = by_classes() ? layer_.rows : layer_.classes;
+    if (!of_.has_sums()) return copies;
+    const int64_t rows = of_.by_classes() ? layer_.rows : layer_.classes;
     const Matrix sums = matrix(rows, layer_.depth, DType::F32),
                  gradient = matrix(rows, layer_.depth, layer_.dtype);
     copies.copy(call_,
-                native::Region(gradient.at(by_classes() ? tensors_.hidden_gradient
-                                                        : tensors_.weight_gradient)),
+                native::Region(gradient.at(of_.by_classes() ? of_.hidden_gradient.address()
+                                                            : of_.weight_gradient.address())),
                 native::Region(sums.at(scratch_.sums)));
     return copies;
   }
 
   native::Made build() {
+    const OutputLoss loss(of_);
     std::vector<LogitPart> parts;
     for_each_part([&](int64_t first, int64_t count) {
-      parts.push_back(by_classes() ? class_part(first, count) : row_part(first, count));
+      parts.push_back(of_.by_classes() ? class_part(first, count) : row_part(first, count));
     });
     RowTensor<float> chunk(BoundTensor{scratch_.chunk, layer_.dtype, {}, {}}, 1);
     CopyRegions last = round();
-    if (by_classes())
-      return call_.finish<LossByClasses>(loss_, chunk, scratch_.numbers, waiting(),
-                                         std::move(parts), std::move(last));
-    return call_.finish<LossByRows>(loss_, chunk, std::move(parts), std::move(last));
+    if (of_.by_classes())
+      return call_.finish<LossByClasses>(loss, chunk, scratch_.numbers, waiting(), std::move(parts),
+                                         std::move(last));
+    return call_.finish<LossByRows>(loss, chunk, std::move(parts), std::move(last));
   }
 
   Call& call_;
   PartProducts products_;
-  base::OutputLayer layer_;
-  base::LogitChunk chunk_;
-  OutputLoss loss_;
-  OutputTensors tensors_;
+  OutputLayerCall of_;
+  const base::OutputLayer& layer_ = of_.layer;
+  const base::LogitChunk& chunk_ = of_.chunk;
   OutputScratch scratch_;
 };
 

@@ -92,7 +92,10 @@ def _copies():
     sample("repeat", lambda m: call(m.x(3, 4), [2, 1, 2]))
     sample("repeat_interleave.self_int", lambda m: call(m.x(3, 4), 2, 1))
     sample("repeat_interleave.self_int", lambda m: call(m.x(3, 4, 2), 3))
-    sample("roll", lambda m: call(m.x(3, 4), [1], [1]))
+    for shifts, dims in (([1], [1]), ([-2, 1], [0, -1]), ([2, 2], [1, 1]), ([-7], []), ([8], [0])):
+        sample("roll", lambda m, shifts=shifts, dims=dims: call(m.x(3, 4), shifts, dims))
+    sample("roll", lambda m: call(m.x(3, 4, 5), [33]))
+    sample("roll", lambda m: call(m.x(2, 4, 6, 3), [-2, -3], [1, 2]))
     sample("select_backward", lambda m: call(m.x(4), [3, 4], 0, 1))
     sample("select_scatter", lambda m: call(m.x(3, 4), m.x(4), 0, 1))
     sample("slice_backward", lambda m: call(m.x(2, 4), [5, 4], 0, 1, 5, 2))

@@ -131,6 +131,14 @@ inline plan::Arg float_arg(std::string name, double value) {
   return arg;
 }
 
+inline plan::Arg list_arg(std::string name, const std::vector<int64_t>& values) {
+  plan::Arg arg;
+  arg.name = std::move(name);
+  arg.kind = plan::ArgKind::Ints;
+  arg.ints = values;
+  return arg;
+}
+
 inline plan::Instruction instruction(std::string op, std::vector<plan::Arg> args,
                                      std::vector<int32_t> outputs = {}) {
   plan::Instruction result;

@@ -1,4 +1,5 @@
 // Rows of every length and element size are copied and filled whole, and nothing around them.
+#include <functional>
 #include <numeric>
 
 #include "tests/runtime/kernel/kernel_bench.h"
@@ -75,6 +76,69 @@ TYPED_TEST(NativeCopies, BetweenRowsOfZeros) {
       std::copy_n(part.begin() + row * length, length,
                   expected.begin() + row * (2 * length + 1) + length);
     EXPECT_EQ(bench.values<TypeParam>(to), expected) << length;
+  }
+}
+
+// Elements, numbered by their places, next to the definition: those of a dim move by its shift, or,
+// without dims, all in row-major order.
+void roll(const KernelBench::Sizes& sizes, const std::vector<int64_t>& shifts,
+          const std::vector<int64_t>& dims) {
+  KernelBench bench;
+  const KernelBench::Sizes strides = KernelBench::contiguous(sizes);
+  const int64_t count =
+      std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+  const auto values = numbered<int32_t>(static_cast<size_t>(count));
+  const int32_t from = bench.filled<int32_t>(DType::I32, sizes, values),
+                to = bench.tensor(DType::I32, sizes);
+  ASSERT_TRUE(run_native(bench, instruction("aten.roll.default",
+                                            {tensor_arg(from, "self"), list_arg("shifts", shifts),
+                                             list_arg("dims", dims)},
+                                            {to}))
+                  .ok());
+  const auto moved = [](int64_t place, int64_t shift, int64_t size) {
+    return ((place + shift) % size + size) % size;
+  };
+  std::vector<int32_t> expected(values.size());
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t place = dims.empty() ? moved(i, shifts[0], count) : i;
+    for (size_t k = 0; k < dims.size(); ++k) {
+      const auto dim = static_cast<size_t>(dims[k] + (dims[k] < 0 ? std::ssize(sizes) : 0));
+      const int64_t at = place / strides[dim] % sizes[dim];
+      place += (moved(at, shifts[k], sizes[dim]) - at) * strides[dim];
+    }
+    expected[static_cast<size_t>(place)] = values[static_cast<size_t>(i)];
+  }
+  EXPECT_EQ(bench.values<int32_t>(to), expected)
+      << testing::PrintToString(sizes) << " by " << testing::PrintToString(shifts);
+}
+
+TEST(NativeRoll, OfDimsAndOfAllElements) {
+  for (const KernelBench::Sizes& sizes :
+       std::vector<KernelBench::Sizes>{{7}, {1, 5}, {4, 1, 3}, {3, 4, 5}, {2, 3, 2, 4}, {}}) {
+    for (int64_t shift = -70; shift <= 70; ++shift) roll(sizes, {shift}, {});
+    for (int64_t dim = 0; dim < std::ssize(sizes); ++dim) {
+      for (int64_t shift = -8; shift <= 8; ++shift) {
+        roll(sizes, {shift}, {dim});
+        roll(sizes, {shift, 3 - shift}, {dim, -1});  // which may be one dim twice
+      }
+    }
+  }
+  roll({3, 0, 2}, {5}, {});
+  roll({3, 0, 2}, {5}, {1});
+}
+
+TEST(NativeRoll, WhatDoesNotFitIsRefused) {
+  KernelBench bench;
+  const int32_t from = bench.tensor(DType::F32, {3, 4}), to = bench.tensor(DType::F32, {3, 4});
+  using List = std::vector<int64_t>;
+  for (const auto& [shifts, dims] : std::vector<std::pair<List, List>>{
+           {{}, {}}, {{1, 2}, {}}, {{1}, {0, 1}}, {{1, 2}, {0}}, {{1}, {2}}, {{1}, {-3}}}) {
+    const base::Status status = run_native(
+        bench,
+        instruction("aten.roll.default",
+                    {tensor_arg(from, "self"), list_arg("shifts", shifts), list_arg("dims", dims)},
+                    {to}));
+    EXPECT_EQ(status.code(), "DC6130") << testing::PrintToString(shifts);
   }
 }
 

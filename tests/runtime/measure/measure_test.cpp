@@ -5,13 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <thread>
-#include <tuple>
 
 #include "runtime/measure/busy.h"
 #include "runtime/measure/hosts.h"
 #include "runtime/measure/samples.h"
 #include "runtime/plan/kernel_signature.h"
+#include "tests/runtime/measure/expect_rows.h"
 #include "tests/runtime/train/training_plan.h"
 #include "tests/src/archive/temporary_folder.h"
 
@@ -81,22 +80,11 @@ TEST(KernelSignature, AttributesAndTypesOfAtenOpsCount) {
   EXPECT_NE(text(hand.plan, in), key);
 }
 
-// Runs `body` on every rank at once.
-void on_ranks(int ranks, const std::function<void(int, comm::ProcessGroup&)>& body) {
-  auto jobs = comm::connect_threads(ranks, {});
-  std::vector<std::thread> threads;
-  threads.reserve(static_cast<size_t>(ranks));
-  for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] { body(rank, *jobs[static_cast<size_t>(rank)]); });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
 TEST(Measure, EveryKernelOnceAndTheSameOnAllRanks) {
   const test::TrainingPlan hand(1, 1);
   std::vector<KernelMeasurement> seen[2];
   std::vector<double> progress;
-  on_ranks(2, [&](int rank, comm::ProcessGroup& job) {
+  test::on_ranks(2, {}, [&](comm::ProcessGroup& job, int rank) {
     auto rows = measure::measure_scratch(hand.plan, job.device());
     ASSERT_TRUE(rows.ok()) << rows.status().to_string();
     const measure::Progress told = [&](double fraction, std::string_view what) {
@@ -131,7 +119,7 @@ TEST(Measure, AFailingRankIsNamedByTheOthers) {
   test::TrainingPlan bad(1, 1);
   bad.plan.programs[0].instructions[0].op = "dc.nothing";
   Status statuses[3];
-  on_ranks(3, [&](int rank, comm::ProcessGroup& job) {
+  test::on_ranks(3, {}, [&](comm::ProcessGroup& job, int rank) {
     const plan::Plan& plan = rank == 1 ? bad.plan : good.plan;
     auto timed = measure::measure_kernels(plan, {}, job, {0, 1}, [](double, std::string_view) {});
     if (!timed.ok()) statuses[rank] = timed.status();
@@ -170,7 +158,7 @@ TEST(Measure, SlowdownIsNotThatOfOtherPrograms) {
 TEST(Measure, CollectivesOverSizes) {
   measure::CollectiveSweep seen[2];
   double last = 0;
-  on_ranks(2, [&](int rank, comm::ProcessGroup& job) {
+  test::on_ranks(2, {}, [&](comm::ProcessGroup& job, int rank) {
     auto swept =
         measure::measure_collectives(job, 100'000, 1, 2, [&](double fraction, std::string_view) {
           if (rank != 0) return;
@@ -181,40 +169,13 @@ TEST(Measure, CollectivesOverSizes) {
     seen[rank] = std::move(swept).value();
   });
   EXPECT_EQ(last, 1);
-  ASSERT_EQ(seen[0].alone.size(), 3u * 4u);  // 4, 16, 64 and 256 KiB: the largest value is inside
-  ASSERT_EQ(seen[0].during_compute.size(), seen[0].alone.size());
-  for (size_t i = 0; i < seen[0].alone.size(); ++i) {
-    const base::CollectiveMeasurement& row = seen[0].alone[i];
-    EXPECT_EQ(row.kind, i < 4 ? "all_gather" : i < 8 ? "all_reduce" : "reduce_scatter");
-    EXPECT_EQ(row.bytes, int64_t{4096} << (2 * (i % 4)));
-    EXPECT_EQ(row.ranks, 2);
-    EXPECT_GT(row.timing.median_ns, 0);
-    EXPECT_GE(row.timing.samples, 5);
-    EXPECT_EQ(seen[1].alone[i].timing.median_ns, row.timing.median_ns);
-    const base::DuringComputeMeasurement& during = seen[0].during_compute[i];
-    EXPECT_EQ(during.kind, row.kind);
-    EXPECT_EQ(during.bytes, row.bytes);
-    EXPECT_GT(during.timing.median_ns, 0);
-    EXPECT_GE(during.compute_permille, 1000);
-    EXPECT_EQ(seen[1].during_compute[i].compute_permille, during.compute_permille);
-  }
-  ASSERT_EQ(seen[0].together.size(), 2u * 2u);  // gather and reduction of 64 and 256 KiB at once
-  for (size_t i = 0; i < 4; ++i) {
-    const base::TogetherMeasurement& row = seen[0].together[i];
-    EXPECT_EQ(row.kind, i % 2 == 0 ? "all_gather" : "reduce_scatter");
-    EXPECT_EQ(row.other, i % 2 == 0 ? "reduce_scatter" : "all_gather");
-    EXPECT_EQ(row.bytes, int64_t{65536} << (2 * (i / 2)));
-    EXPECT_EQ(row.ranks, 2);
-    EXPECT_GT(row.timing.median_ns, 0);
-    EXPECT_GT(row.timing.samples, 0);
-    EXPECT_EQ(seen[1].together[i].timing.median_ns, row.timing.median_ns);
-  }
+  test::expect_rows(seen, 4);  // 4, 16, 64 and 256 KiB: the largest value is inside
 }
 
 TEST(Measure, CollectivesInsideAndAcrossHosts) {
   measure::CollectiveSweep seen[4];
   double last = 0;
-  on_ranks(4, [&](int rank, comm::ProcessGroup& job) {
+  test::on_ranks(4, {}, [&](comm::ProcessGroup& job, int rank) {
     auto swept =
         measure::measure_collectives(job, 4096, 1, 2, [&](double fraction, std::string_view) {
           if (rank == 0) last = fraction;
@@ -249,17 +210,12 @@ TEST(Measure, GroupsOfHosts) {
 
 TEST(Measure, CopiesAndTheProcessorHaveNames) {
   const tests::TemporaryFolder folder;
-  EXPECT_EQ(measure::measure_copies(device::cpu_device(), "")->size(), 2u * 7u);
-  const auto copies = measure::measure_copies(device::cpu_device(), folder / "");
+  const auto copies = measure::measure_copies(device::cpu_device(), "");
   ASSERT_TRUE(copies.ok()) << copies.status().to_string();
-  ASSERT_EQ(copies->size(), 4u * 7u);  // 4 KiB to 16 MiB
-  for (size_t i = 0; i < copies->size(); ++i) {
-    const base::CopyMeasurement& row = (*copies)[i];
-    EXPECT_GT(row.timing.median_ns, 0);
-    EXPECT_EQ(i / 7 % 2 == 0 ? row.from : row.to, "device");
-    EXPECT_EQ(i / 7 % 2 == 0 ? row.to : row.from, i < 14 ? "host" : "disk");
-    EXPECT_EQ(row.bytes, int64_t{4096} << (2 * (i % 7)));
-  }
+  test::expect_rows(*copies, false);
+  const auto with_disk = measure::measure_copies(device::cpu_device(), folder / "");
+  ASSERT_TRUE(with_disk.ok()) << with_disk.status().to_string();
+  test::expect_rows(*with_disk, true);
   EXPECT_EQ(measure::measure_copies(device::cpu_device(), folder / "none").status().code(),
             "DC6702");
   EXPECT_FALSE(measure::cpu_name().empty());

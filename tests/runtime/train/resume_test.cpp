@@ -7,8 +7,8 @@
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/reader.h"
 #include "runtime/train/claim.h"
-#include "runtime/train/train.h"
 #include "src/base/json.h"
+#include "tests/runtime/train/run_job.h"
 #include "tests/runtime/train/scratch_folder.h"
 #include "tests/runtime/train/training_plan.h"
 
@@ -17,21 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using base::Status;
-
-std::vector<Status> run_job(const plan::Plan& plan, train::TrainOptions options) {
-  const int world = plan.world();
-  if (options.data.empty()) options.data = {"synthetic:2"};
-  options.settings.optimizer = plan.optimizer;
-  const plan::Loaded loaded{plan, "feed"};
-  std::vector<Status> statuses(static_cast<size_t>(world));
-  on_ranks(world, {}, [&](comm::ProcessGroup& job, int rank) {
-    const comm::LaunchInfo launch{comm::Launcher::Single, rank, world, rank, world, "test", {}};
-    const auto outcome = train::train(loaded, job, launch, options);
-    if (!outcome.ok()) job.leave(outcome.status());
-    statuses[static_cast<size_t>(rank)] = outcome.ok() ? Status() : outcome.status();
-  });
-  return statuses;
-}
 
 train::TrainOptions options_for(const ScratchFolder& folder, const std::string& name,
                                 int64_t steps) {
@@ -81,8 +66,8 @@ std::vector<std::string> rows(const std::string& metrics) {
   return rows;
 }
 
-void expect_ok(const std::vector<Status>& statuses) {
-  for (const Status& status : statuses) ASSERT_TRUE(status.ok()) << status.to_string();
+void expect_ok(const JobResult& job) {
+  for (const Status& status : job.statuses) ASSERT_TRUE(status.ok()) << status.to_string();
 }
 
 TEST(Resume, AfterAnyStepTheRestHasTheSameBits) {
@@ -202,7 +187,7 @@ TEST(Resume, WorkIsNotReplacedUnlessAsked) {
   expect_ok(run_job(plan, options));
   options.metrics.clear();
   const auto refused = [&](const train::TrainOptions& run) {
-    const auto statuses = run_job(plan, run);
+    const auto statuses = run_job(plan, run).statuses;
     EXPECT_FALSE(statuses[0].ok());
     EXPECT_EQ(base::exit_code(statuses[0].kind()), 73) << statuses[0].to_string();
     EXPECT_NE(statuses[0].sentence().find("--overwrite"), std::string::npos);
@@ -236,7 +221,7 @@ TEST(Resume, ADamagedCheckpointIsNamedAndTheLastGoodOneOffered) {
   options.steps = 8;
   const std::string newest = options.save + "/step-00000006";
   for (const std::string& from : {std::string("latest"), newest, newest + "/"}) {
-    const auto statuses = run_job(plan, resumed(options, from));
+    const auto statuses = run_job(plan, resumed(options, from)).statuses;
     const std::string said = statuses[1].to_string();
     EXPECT_EQ(base::exit_code(statuses[1].kind()), 65);
     EXPECT_NE(said.find("/rank-1-of-2.safetensors is damaged: tensor 'exp_avg_sq/model.w'"),
@@ -271,7 +256,7 @@ TEST(Resume, MetricsGoOnWhereTheCheckpointIs) {
   // A file of something else is not touched.
   folder.write("other.jsonl", "my diary\n");
   options.steps = 6;
-  const auto statuses = run_job(plan, resumed(options));
+  const auto statuses = run_job(plan, resumed(options)).statuses;
   EXPECT_EQ(base::exit_code(statuses[0].kind()), 73);
   EXPECT_EQ(read_text(options.metrics), "my diary\n");
 }
@@ -287,7 +272,7 @@ TEST(Resume, MetricsOfAnotherRunStay) {
   train::TrainOptions other = options_for(folder, "second", 2);
   other.metrics = options.metrics;
   other.resume = train::kLatest;
-  const auto statuses = run_job(plan, other);
+  const auto statuses = run_job(plan, other).statuses;
   EXPECT_EQ(base::exit_code(statuses[0].kind()), 73) << statuses[0].to_string();
   EXPECT_NE(statuses[0].sentence().find("--overwrite"), std::string::npos);
   EXPECT_EQ(read_text(options.metrics), before);
@@ -327,10 +312,10 @@ TEST(Resume, ARunThatIsEndingIsWaitedForAndThenContinued) {
 TEST(Resume, WithNothingToResumeAndNoWeights) {
   const ScratchFolder folder;
   train::TrainOptions options = resumed(options_for(folder, "saved", 4));
-  const auto statuses = run_job(TrainingPlan(2, 1).plan, options);
+  const auto statuses = run_job(TrainingPlan(2, 1).plan, options).statuses;
   EXPECT_EQ(base::exit_code(statuses[0].kind()), 66) << statuses[0].to_string();
   options.resume = folder / "nowhere";
-  EXPECT_EQ(base::exit_code(run_job(TrainingPlan(2, 1).plan, options)[1].kind()), 66);
+  EXPECT_EQ(base::exit_code(run_job(TrainingPlan(2, 1).plan, options).statuses[1].kind()), 66);
 }
 
 }  // namespace

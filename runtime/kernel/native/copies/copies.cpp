@@ -82,6 +82,61 @@ Made flip(Call& call) {
   return call.made(std::move(kernel));
 }
 
+// How far the elements of each dim move, each below the dim's size. Without 'dims' the number of
+// an element in row-major order grows, and these are its digits.
+std::vector<int64_t> roll_shifts(Call& call, const BoundTensor& self) {
+  const std::vector<int64_t> shifts = call.integers("shifts"), dims = call.integers("dims");
+  const auto rank = static_cast<int64_t>(self.sizes.size());
+  std::vector<int64_t> of_dims(self.sizes.size(), 0);
+  call.require(shifts.size() == (dims.empty() ? 1 : dims.size()),
+               "'shifts' and 'dims' do not fit each other");
+  if (!call.ok()) return of_dims;
+  const auto remainder = [](int64_t a, int64_t size) { return (a % size + size) % size; };
+  if (dims.empty()) {
+    int64_t rest = remainder(shifts[0], self.numel());
+    for (size_t d = self.sizes.size(); d-- > 0; rest /= self.sizes[d])
+      of_dims[d] = rest % self.sizes[d];
+  }
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const int64_t dim = dims[i] + (dims[i] < 0 ? rank : 0);
+    call.require(dim >= 0 && dim < rank, "'dims' has one that the operand lacks");
+    if (!call.ok()) break;
+    const auto d = static_cast<size_t>(dim);
+    of_dims[d] = remainder(of_dims[d] + remainder(shifts[i], self.sizes[d]), self.sizes[d]);
+  }
+  return of_dims;
+}
+
+// Elements move to higher places of each dim, the last ones to its start: so there are two parts
+// for each dim. Without 'dims' those that go to the start move one place more in the dim before.
+Made roll(Call& call) {
+  const BoundTensor from = call.tensor("self"), to = call.output(0);
+  auto kernel = std::make_unique<CopyRegions>();
+  call.same_sizes(from, to);
+  if (!call.ok() || to.numel() == 0) return call.made(std::move(kernel));
+  const std::vector<int64_t> shifts = roll_shifts(call, from);
+  const bool is_flat = call.integers("dims").empty();
+  struct Part {
+    Region to, from;
+    bool is_at_start;  // of the dim behind
+  };
+  std::vector<Part> parts = {{Region(to), Region(from), false}};
+  for (size_t d = to.sizes.size(); d-- > 0;) {
+    std::vector<Part> split;
+    for (const Part& part : parts) {
+      const int64_t size = to.sizes[d];
+      const int64_t shift = shifts[d] + (is_flat && part.is_at_start ? 1 : 0), rest = size - shift;
+      if (rest > 0)
+        split.push_back({part.to.narrowed(d, shift, rest), part.from.narrowed(d, 0, rest), false});
+      if (shift > 0)
+        split.push_back({part.to.narrowed(d, 0, shift), part.from.narrowed(d, rest, shift), true});
+    }
+    parts = std::move(split);
+  }
+  for (const Part& part : parts) kernel->copy(call, part.to, part.from);
+  return call.made(std::move(kernel));
+}
+
 // `pad` counts from the last dim: before, after; a negative number cuts.
 Made pad(Call& call) {
   const BoundTensor from = call.tensor("self"), to = call.output(0);
@@ -318,6 +373,7 @@ constexpr Row kRows[] = {
     {"aten.ones_like.default", constant<1>},
     {"aten.repeat.default", repeat},
     {"aten.repeat_interleave.self_int", repeat_interleave},
+    {"aten.roll.default", roll},
     {"aten.scalar_tensor.default", scalar_tensor},
     {"aten.select_backward.default", select_backward},
     {"aten.select_scatter.default", select_scatter},

@@ -8,9 +8,9 @@
 // statistics by one less.
 #include "runtime/kernel/native/norms/batch_norm.h"
 
-#include <optional>
-
+#include "runtime/kernel/native/norms/batch_norm_call.h"
 #include "runtime/kernel/native/norms/batch_norm_tensors.h"
+#include "runtime/kernel/native/operator_rows.h"
 #include "runtime/kernel/native/reductions/fold.h"
 
 namespace dc::runtime::kernel::native {
@@ -191,19 +191,6 @@ class BatchNormBackward final : public Kernel {
   BatchNormTensors<T> t_;
 };
 
-template <typename T>
-PerChannel<T> operand_per_channel(Call& call, std::string_view name, int64_t channels) {
-  const auto tensor = call.tensor_if(name);
-  return tensor && call.ok() ? PerChannel<T>(call, *tensor, channels) : PerChannel<T>();
-}
-// A result without elements is none: evaluation saves no statistics on a CPU.
-template <typename T>
-PerChannel<T> result_per_channel(Call& call, size_t index, int64_t channels) {
-  if (!call.ok() || !call.has_result(index)) return {};
-  const BoundTensor tensor = call.output(index);
-  return tensor.numel() == 0 ? PerChannel<T>() : PerChannel<T>(call, tensor, channels);
-}
-
 bool are_dense_bf16(const Channels& channels, std::initializer_list<const BoundTensor*> tensors) {
   size_t number = 0;
   return std::ranges::all_of(tensors, [&](const BoundTensor* tensor) {
@@ -211,120 +198,52 @@ bool are_dense_bf16(const Channels& channels, std::initializer_list<const BoundT
   });
 }
 
-// How an overload says whether it trains and what it returns.
-struct BatchNormForm {
-  std::optional<bool> trains;  // not given: by the argument 'training'
-  bool updates = false;        // results 3 and 4 are the new running statistics
-};
-
+// Forward the channels are of x and y; backward of x, g and the gradient of x.
 template <typename T>
-Made make_batch_norm(Call& call, const BatchNormForm& form) {
+BatchNormTensors<T> tensors_of(Call& call, const BatchNormCall& of) {
   BatchNormTensors<T> t;
-  const BoundTensor x = call.tensor("input"), y = call.output(0);
-  t.trains = form.trains ? *form.trains : call.integer("training") != 0;
-  t.momentum = call.number("momentum");
-  t.eps = call.number("eps");
-  t.channels = Channels(call, {&x, &y});
-  if (!call.ok()) return call.made(nullptr);
-  const int64_t channels = t.channels.count();
+  const BoundTensor &x = of.x, &y = of.y ? *of.y : x;
+  t.trains = of.trains;
+  t.momentum = of.momentum;
+  t.eps = of.eps;
+  t.channels = of.g ? Channels(call, {&x, &*of.g, &y}) : Channels(call, {&x, &y});
   t.x = RowTensor<T>(x, t.channels.row_stride(0));
-  t.y = RowTensor<T>(y, t.channels.row_stride(1));
+  if (of.g) t.g = RowTensor<T>(*of.g, t.channels.row_stride(1));
+  if (of.y) t.y = RowTensor<T>(y, t.channels.row_stride(of.g ? 2 : 1));
   t.store = storer(kLaneOf<T>, y.dtype);
-  t.are_bf16 = are_dense_bf16(t.channels, {&x, &y});
-  t.weight = operand_per_channel<T>(call, "weight", channels);
-  t.bias = operand_per_channel<T>(call, "bias", channels);
-  t.running_mean = operand_per_channel<T>(call, "running_mean", channels);
-  t.running_var = operand_per_channel<T>(call, "running_var", channels);
-  const bool has_statistics = call.has_value("running_mean") && call.has_value("running_var");
-  call.require(t.trains || has_statistics, "there are no running statistics to evaluate with");
-  t.mean = result_per_channel<T>(call, 1, channels);
-  t.rstd = result_per_channel<T>(call, 2, channels);
-  if (form.updates) {
-    call.require(has_statistics, "there are no running statistics to update");
-    t.new_mean = result_per_channel<T>(call, 3, channels);
-    t.new_var = result_per_channel<T>(call, 4, channels);
-  }
-  if (call.ok() && t.channels.are_neighbours()) return call.made(batch_norm_of_neighbours(t));
-  return call.finish<BatchNorm<T>>(t);
+  t.are_bf16 =
+      of.g ? are_dense_bf16(t.channels, {&x, &*of.g, &y}) : are_dense_bf16(t.channels, {&x, &y});
+  t.weight = PerChannel<T>(of.weight);
+  t.bias = PerChannel<T>(of.bias);
+  t.running_mean = PerChannel<T>(of.running_mean);
+  t.running_var = PerChannel<T>(of.running_var);
+  t.mean = PerChannel<T>(of.mean);
+  t.rstd = PerChannel<T>(of.rstd);
+  t.new_mean = PerChannel<T>(of.new_mean);
+  t.new_var = PerChannel<T>(of.new_var);
+  t.weight_gradient = PerChannel<T>(of.weight_gradient);
+  t.bias_gradient = PerChannel<T>(of.bias_gradient);
+  return t;
 }
 
 template <typename T>
-Made make_batch_norm_backward(Call& call, std::string_view grad, std::string_view mean,
-                              std::string_view rstd, std::string_view trains) {
-  BatchNormTensors<T> t;
-  const BoundTensor x = call.tensor("input"), g = call.tensor(grad);
-  const bool wanted = call.has_result(0);
-  const BoundTensor to = wanted ? call.output(0) : x;
-  t.trains = call.integer(trains) != 0;
-  t.eps = call.number("eps");
-  t.channels = Channels(call, {&x, &g, &to});
+Made make(Call& call, const BatchNormCall& of) {
+  const BatchNormTensors<T> t = tensors_of<T>(call, of);
+  const bool are_neighbours = t.channels.are_neighbours();
   if (!call.ok()) return call.made(nullptr);
-  const int64_t channels = t.channels.count();
-  t.x = RowTensor<T>(x, t.channels.row_stride(0));
-  t.g = RowTensor<T>(g, t.channels.row_stride(1));
-  if (wanted) t.y = RowTensor<T>(to, t.channels.row_stride(2));
-  t.store = storer(kLaneOf<T>, to.dtype);
-  t.are_bf16 = are_dense_bf16(t.channels, {&x, &g, &to});
-  t.weight = operand_per_channel<T>(call, "weight", channels);
-  if (t.trains) {
-    t.mean = operand_per_channel<T>(call, mean, channels);
-    t.rstd = operand_per_channel<T>(call, rstd, channels);
-    call.require(call.has_value(mean) && call.has_value(rstd), "there are no saved statistics");
-  } else {
-    t.running_mean = operand_per_channel<T>(call, "running_mean", channels);
-    t.running_var = operand_per_channel<T>(call, "running_var", channels);
-    call.require(call.has_value("running_mean") && call.has_value("running_var"),
-                 "there are no running statistics");
-  }
-  t.weight_gradient = result_per_channel<T>(call, 1, channels);
-  t.bias_gradient = result_per_channel<T>(call, 2, channels);
-  if (call.ok() && t.channels.are_neighbours())
-    return call.made(batch_norm_backward_of_neighbours(t));
-  return call.finish<BatchNormBackward<T>>(t);
+  if (of.is_gradient)
+    return are_neighbours ? call.made(batch_norm_backward_of_neighbours(t))
+                          : call.finish<BatchNormBackward<T>>(t);
+  return are_neighbours ? call.made(batch_norm_of_neighbours(t)) : call.finish<BatchNorm<T>>(t);
 }
 
-Made batch_norm(Call& call, const BatchNormForm& form) {
-  const base::DType dtype = call.tensor("input").dtype;
-  call.require(base::is_floating(dtype), "batch norm takes floating-point numbers");
-  return dtype == base::DType::F64 ? make_batch_norm<double>(call, form)
-                                   : make_batch_norm<float>(call, form);
+Made make_batch_norm(Call& call) {
+  const BatchNormCall of = read_batch_norm(call);
+  if (!call.ok()) return call.made(nullptr);
+  return of.x.dtype == base::DType::F64 ? make<double>(call, of) : make<float>(call, of);
 }
 
-Made batch_norm_backward(Call& call, std::string_view grad, std::string_view mean,
-                         std::string_view rstd, std::string_view trains) {
-  const base::DType dtype = call.tensor("input").dtype;
-  call.require(base::is_floating(dtype), "batch norm takes floating-point numbers");
-  return dtype == base::DType::F64
-             ? make_batch_norm_backward<double>(call, grad, mean, rstd, trains)
-             : make_batch_norm_backward<float>(call, grad, mean, rstd, trains);
-}
-
-constexpr native::Row kBatchNorms[] = {
-    {"aten._batch_norm_no_update.default",
-     [](Call& call) {
-       return batch_norm(call, {false, false});
-     }},
-    {"aten._native_batch_norm_legit.no_stats",
-     [](Call& call) {
-       return batch_norm(call, {std::nullopt, false});
-     }},
-    {"aten._native_batch_norm_legit_functional.default",
-     [](Call& call) {
-       return batch_norm(call, {std::nullopt, true});
-     }},
-    {"aten._native_batch_norm_legit_no_training.default",
-     [](Call& call) {
-       return batch_norm(call, {false, false});
-     }},
-    {"aten.batch_norm_backward.default",
-     [](Call& call) {
-       return batch_norm_backward(call, "grad_out", "save_mean", "save_var", "update");
-     }},
-    {"aten.native_batch_norm_backward.default",
-     [](Call& call) {
-       return batch_norm_backward(call, "grad_out", "save_mean", "save_invstd", "train");
-     }},
-};
+constexpr auto kBatchNorms = operator_rows<native::Row>(kBatchNormOperators, make_batch_norm);
 
 }  // namespace
 

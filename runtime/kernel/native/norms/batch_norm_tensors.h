@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "runtime/kernel/native/norms/channels.h"
 #include "runtime/kernel/native/registry.h"
@@ -14,12 +15,10 @@ template <typename T>
 class PerChannel {
  public:
   PerChannel() = default;
-  PerChannel(Call& call, const BoundTensor& tensor, int64_t channels) {
-    call.require(tensor.sizes.size() == 1 && tensor.sizes[0] == channels,
-                 "batch norm takes one number per channel");
-    if (!call.ok()) return;
-    stride_ = tensor.strides[0];
-    numbers_ = RowTensor<T>(tensor, stride_);
+  explicit PerChannel(const std::optional<BoundTensor>& tensor) {
+    if (!tensor) return;
+    stride_ = tensor->strides[0];
+    numbers_ = RowTensor<T>(*tensor, stride_);
   }
 
   bool given() const { return numbers_.given(); }

@@ -6,8 +6,6 @@
 
 namespace dc::runtime::kernel::native {
 
-inline constexpr int64_t kMeanOfRows = 1, kSumOfRows = 2;  // torch's numbers of reductions
-
 // The class of each row.
 struct ClassTargets {
   std::byte* data = nullptr;  // i64, its address on the device

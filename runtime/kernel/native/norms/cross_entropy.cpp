@@ -4,21 +4,29 @@
 // nll_loss.cpp one after the other, with a cast of 16-bit logits to f32 before them and one back
 // behind.
 #include "runtime/kernel/native/norms/class_rows.h"
+#include "runtime/kernel/native/norms/loss_calls.h"
 #include "runtime/kernel/native/registry.h"
 
 namespace dc::runtime::kernel::native {
 namespace {
 
 struct ClassRows {
+  explicit ClassRows(const CrossEntropyCall& of)
+      : logits(BoundTensor{of.logits.data, of.logits.dtype, {}, {}}, 1),
+        targets{of.target.address(), of.rows, of.classes, of.ignored, of.is_mean} {}
+
   RowTensor<float> logits;
   ClassTargets targets;
 };
 
 class CrossEntropy final : public Kernel {
  public:
-  CrossEntropy(const ClassRows& of, const Dense& loss, const Dense& total, const Dense& largest,
-               const Dense& log_of_sum)
-      : of_(of), loss_(loss), total_(total), largest_(largest), log_of_sum_(log_of_sum) {}
+  explicit CrossEntropy(const CrossEntropyCall& of)
+      : of_(of),
+        loss_(of.loss),
+        total_(of.total),
+        largest_(of.largest),
+        log_of_sum_(of.log_of_sum) {}
 
   base::Status launch(device::Stream& stream) override {
     std::byte* logits = of_.logits.on(stream);
@@ -47,9 +55,8 @@ class CrossEntropy final : public Kernel {
 
 class CrossEntropyBackward final : public Kernel {
  public:
-  CrossEntropyBackward(const ClassRows& of, const Dense& g, const Dense& total,
-                       const Dense& largest, const Dense& log_of_sum)
-      : of_(of), g_(g), total_(total), largest_(largest), log_of_sum_(log_of_sum) {}
+  explicit CrossEntropyBackward(const CrossEntropyCall& of)
+      : of_(of), g_(of.loss), total_(of.total), largest_(of.largest), log_of_sum_(of.log_of_sum) {}
 
   base::Status launch(device::Stream& stream) override {
     std::byte* logits = of_.logits.on(stream);
@@ -72,51 +79,9 @@ class CrossEntropyBackward final : public Kernel {
   Dense g_, total_, largest_, log_of_sum_;
 };
 
-ClassRows read_class_rows(Call& call) {
-  ClassRows of;
-  const Dense logits = call.operand(0), target = call.operand(1, base::DType::I64);
-  of.targets.rows = target.count;
-  of.targets.classes = call.columns(0);
-  of.targets.ignored = call.integer("ignored");
-  const int64_t reduction = call.integer("reduction");
-  of.targets.is_mean = reduction == kMeanOfRows;
-  call.require(reduction == kMeanOfRows || reduction == kSumOfRows,
-               "'reduction' must be 1, a mean, or 2, a sum");
-  call.require(base::is_floating(logits.dtype) && logits.dtype != base::DType::F64,
-               "the logits must be f32, bf16 or f16");
-  const int64_t classes = of.targets.classes;
-  call.require(classes > 0 && logits.count % classes == 0 && logits.count / classes == target.count,
-               "the logits must be a row of classes for each target");
-  if (!call.ok()) return of;
-  of.targets.data = target.address();
-  of.logits = RowTensor<float>(BoundTensor{logits.data, logits.dtype, {}, {}}, 1);
-  return of;
-}
-
-// Numbers that both directions know.
-void check_numbers(Call& call, const ClassRows& of, const Dense& one, const Dense& total,
-                   const Dense& largest, const Dense& log_of_sum) {
-  const bool are_f32 = one.dtype == base::DType::F32 && total.dtype == base::DType::F32 &&
-                       largest.dtype == base::DType::F32 && log_of_sum.dtype == base::DType::F32;
-  call.require(are_f32 && one.count == 1 && total.count == 1 && largest.count == of.targets.rows &&
-                   log_of_sum.count == of.targets.rows,
-               "there must be f32 numbers: the loss and the sum of weights, and two of each row");
-}
-
-Made make_cross_entropy(Call& call) {
-  const ClassRows of = read_class_rows(call);
-  const Dense loss = call.result(0), total = call.result(1), largest = call.result(2),
-              log_of_sum = call.result(3);
-  check_numbers(call, of, loss, total, largest, log_of_sum);
-  return call.finish<CrossEntropy>(of, loss, total, largest, log_of_sum);
-}
-
+Made make_cross_entropy(Call& call) { return call.finish<CrossEntropy>(read_cross_entropy(call)); }
 Made make_cross_entropy_backward(Call& call) {
-  const ClassRows of = read_class_rows(call);
-  const Dense g = call.operand(2), total = call.operand(3), largest = call.operand(4),
-              log_of_sum = call.operand(5);
-  check_numbers(call, of, g, total, largest, log_of_sum);
-  return call.finish<CrossEntropyBackward>(of, g, total, largest, log_of_sum);
+  return call.finish<CrossEntropyBackward>(read_cross_entropy_gradient(call));
 }
 
 constexpr Row kRows[] = {

@@ -7,10 +7,9 @@
 #include <cmath>
 #include <utility>
 
-#include "runtime/kernel/native/norms/rows.h"
+#include "runtime/kernel/native/norms/norm_call.h"
 #include "runtime/kernel/native/reductions/fold.h"
 #include "runtime/kernel/native/registry.h"
-#include "src/base/shape.h"
 
 namespace dc::runtime::kernel::native {
 namespace {
@@ -106,7 +105,7 @@ DC_VECTOR_CLONES void add(T* __restrict to, T* __restrict from, int64_t n) {
 // What both norms have: the tensors of an instruction, as rows.
 template <typename T>
 struct NormTensors {
-  Rows rows;
+  Rows rows;             // in the order of NormCall
   bool centered = true;  // layer norm
   RowTensor<T> x, g, y, mean, rstd, weight, bias, weight_gradient, bias_gradient;
   double eps = 0;
@@ -138,7 +137,6 @@ const T* behind(const T* row, int64_t first) {
 template <typename T>
 class NormForward final : public Kernel {
  public:
-  // Tensors of the rows: x, y, rstd and, if it is centered, mean.
   explicit NormForward(const NormTensors<T>& t)
       : t_(t), weight_(t.weight, t.rows.length()), bias_(t.bias, t.rows.length()) {}
 
@@ -150,8 +148,8 @@ class NormForward final : public Kernel {
       RowBlocks<T> from(t_.x, t_.x.row(x, at[0]));
       const std::pair<T, T> mean_and_rstd = moments(from);
       const T center = mean_and_rstd.first, scale = mean_and_rstd.second;
-      if (t_.mean.given()) t_.mean.put(mean, at[3], center);
-      if (t_.rstd.given()) t_.rstd.put(rstd, at[2], scale);
+      if (t_.mean.given()) t_.mean.put(mean, at[4], center);
+      if (t_.rstd.given()) t_.rstd.put(rstd, at[3], scale);
       std::byte* to = t_.y.row(y, at[1]);
       in_blocks(t_.rows.length(), [&](int64_t first, int64_t n) {
         alignas(64) T out[kBlock];
@@ -187,7 +185,6 @@ class NormForward final : public Kernel {
 template <typename T>
 class NormBackward final : public Kernel {
  public:
-  // Tensors of the rows: x, g, the gradient of x (y; x where it is not wanted), rstd, mean.
   explicit NormBackward(const NormTensors<T>& t) : t_(t), weight_(t.weight, t.rows.length()) {
     if (t.weight_gradient.given() || t.bias_gradient.given())
       sums_.resize(4 * static_cast<size_t>(t.rows.length()));
@@ -202,9 +199,9 @@ class NormBackward final : public Kernel {
     int64_t count = 0;
     t_.rows.for_each([&](const Offsets& at) {
       Row& row = rows[count % kTogether];
-      row = {t_.x.row(x, at[0]), t_.g.row(g, at[1]),
+      row = {t_.x.row(x, at[0]), t_.g.row(g, at[2]),
              t_.mean.given() ? t_.mean.get(means, at[4]) : T{}, t_.rstd.get(rstds, at[3])};
-      if (t_.y.given()) write_gradient(row, weight, t_.y.row(y, at[2]));
+      if (t_.y.given()) write_gradient(row, weight, t_.y.row(y, at[1]));
       if (++count % kTogether == 0) add_rows(rows, kTogether);
       if (count % kRowsInPart == 0) join_parts();
     });
@@ -290,86 +287,42 @@ RowTensor<T> one_row(Call& call, const BoundTensor& tensor, int64_t length) {
   const Rows rows(call, row, 0, tensor.sizes.size(), {&row});
   return RowTensor<T>(tensor, rows.stride(0));
 }
-template <typename T>
-RowTensor<T> one_row_if(Call& call, std::string_view name, int64_t length) {
-  const auto tensor = call.tensor_if(name);
-  return tensor && call.ok() ? one_row<T>(call, *tensor, length) : RowTensor<T>();
-}
-
-size_t first_dim(Call& call, const BoundTensor& x) {
-  const size_t dims = call.integers("normalized_shape").size();
-  call.require(dims <= x.sizes.size() && base::is_floating(x.dtype),
-               "'normalized_shape' does not fit the operand");
-  if (!call.ok()) return 0;
-  // Memory is taken for each element of a row, which an expanded operand need not have.
-  call.require(base::numel(x.sizes.last(dims)) <= INT32_MAX, "a row is too long");
-  return x.sizes.size() - dims;
-}
 
 template <typename T>
-Made make_forward(Call& call, bool centered) {
+NormTensors<T> tensors_of(Call& call, const NormCall& norm) {
   NormTensors<T> t;
-  t.centered = centered;
-  const BoundTensor x = call.tensor("input"), y = call.output(0);
-  const size_t first = first_dim(call, x);
-  const size_t at = centered ? 2 : 1;
-  const bool keeps = call.has_result(at), keeps_mean = centered && call.has_result(1);
-  const BoundTensor rstd = keeps ? call.output(at) : keeps_mean ? call.output(1) : BoundTensor();
-  const BoundTensor mean = keeps_mean ? call.output(1) : rstd;
-  t.rows = keeps || keeps_mean ? Rows(call, x, first, x.sizes.size(), {&x, &y}, {&rstd, &mean})
-                               : Rows(call, x, first, x.sizes.size(), {&x, &y});
-  if (!call.ok()) return call.made(nullptr);
-  t.x = RowTensor<T>(x, t.rows.stride(0));
-  t.y = RowTensor<T>(y, t.rows.stride(1));
-  if (keeps) t.rstd = RowTensor<T>(rstd, 1);
-  if (keeps_mean) t.mean = RowTensor<T>(mean, 1);
-  t.weight = one_row_if<T>(call, "weight", t.rows.length());
-  t.bias = one_row_if<T>(call, "bias", t.rows.length());
-  // rms_norm without eps takes the resolution of the type it computes in.
-  t.eps = call.number("eps", static_cast<double>(std::numeric_limits<T>::epsilon()));
-  return call.finish<NormForward<T>>(t);
+  t.rows = norm.rows;
+  t.centered = norm.is_centered;
+  t.eps = norm.eps;
+  t.x = RowTensor<T>(norm.x, t.rows.stride(0));
+  if (norm.y) t.y = RowTensor<T>(*norm.y, t.rows.stride(1));
+  if (norm.g) t.g = RowTensor<T>(*norm.g, t.rows.stride(2));
+  if (norm.rstd) t.rstd = RowTensor<T>(*norm.rstd, 1);
+  if (norm.mean) t.mean = RowTensor<T>(*norm.mean, 1);
+  const auto row = [&](const std::optional<BoundTensor>& tensor) {
+    return tensor && call.ok() ? one_row<T>(call, *tensor, t.rows.length()) : RowTensor<T>();
+  };
+  t.weight = row(norm.weight);
+  t.bias = row(norm.bias);
+  t.weight_gradient = row(norm.weight_gradient);
+  t.bias_gradient = row(norm.bias_gradient);
+  return t;
 }
 
-template <typename T>
-Made make_backward(Call& call, bool centered) {
-  NormTensors<T> t;
-  t.centered = centered;
-  const BoundTensor x = call.tensor("input"), g = call.tensor("grad_out");
-  const BoundTensor rstd = call.tensor("rstd");
-  const BoundTensor mean = centered ? call.tensor("mean") : rstd;
-  const bool wanted = call.has_result(0);
-  const BoundTensor to = wanted ? call.output(0) : x;
-  const size_t first = first_dim(call, x);
-  t.rows = Rows(call, x, first, x.sizes.size(), {&x, &g, &to}, {&rstd, &mean});
+template <template <typename> class K>
+Made make_norm(Call& call, const NormCall& norm) {
   if (!call.ok()) return call.made(nullptr);
-  t.x = RowTensor<T>(x, t.rows.stride(0));
-  t.g = RowTensor<T>(g, t.rows.stride(1));
-  t.rstd = RowTensor<T>(rstd, 1);
-  if (wanted) t.y = RowTensor<T>(to, t.rows.stride(2));
-  if (centered) t.mean = RowTensor<T>(mean, 1);
-  t.weight = one_row_if<T>(call, "weight", t.rows.length());
-  if (call.has_result(1)) t.weight_gradient = one_row<T>(call, call.output(1), t.rows.length());
-  if (centered && call.has_result(2))
-    t.bias_gradient = one_row<T>(call, call.output(2), t.rows.length());
-  return call.finish<NormBackward<T>>(t);
+  return norm.x.dtype == base::DType::F64 ? call.finish<K<double>>(tensors_of<double>(call, norm))
+                                          : call.finish<K<float>>(tensors_of<float>(call, norm));
 }
-
-template <bool kCentered>
-Made forward(Call& call) {
-  return call.tensor("input").dtype == base::DType::F64 ? make_forward<double>(call, kCentered)
-                                                        : make_forward<float>(call, kCentered);
-}
-template <bool kCentered>
-Made backward(Call& call) {
-  return call.tensor("input").dtype == base::DType::F64 ? make_backward<double>(call, kCentered)
-                                                        : make_backward<float>(call, kCentered);
-}
+Made forward(Call& call) { return make_norm<NormForward>(call, read_norm(call)); }
+Made backward(Call& call) { return make_norm<NormBackward>(call, read_norm_gradients(call)); }
 
 constexpr native::Row kRows[] = {
-    {"aten._fused_rms_norm.default", forward<false>},
-    {"aten._fused_rms_norm_backward.default", backward<false>},
-    {"aten.native_layer_norm.default", forward<true>},
-    {"aten.native_layer_norm_backward.default", backward<true>},
+    {"aten._fused_rms_norm.default", forward},
+    {"aten._fused_rms_norm_backward.default", backward},
+    {"aten.native_layer_norm.default", forward},
+    {"aten.native_layer_norm_backward.default", backward},
 };
 
 }  // namespace

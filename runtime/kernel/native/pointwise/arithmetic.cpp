@@ -43,14 +43,8 @@ DC_POINTWISE(TruncDivide, ("self", "other"))
 // Rounded to the type of 16-bit elements, as what it is multiplied with is.
 template <typename T>
 T alpha_of(Call& call) {
-  const T alpha = call.scalar<T>("alpha", T{1});
   constexpr auto names = operand_names("self", "other");
-  const base::DType common = common_type(call, names, -1);
-  if constexpr (std::is_same_v<T, float>) {
-    if (common == base::DType::BF16) return load(narrow_bf16(alpha));
-    if (common == base::DType::F16) return scalar::widen(scalar::narrow_f16(alpha));
-  }
-  return alpha;
+  return rounded(call.scalar<T>("alpha", T{1}), common_type(call, names, -1));
 }
 DC_POINTWISE(Add, ("self", "other"), alpha_of<T>(call))
 DC_POINTWISE(ReverseSub, ("self", "other"), alpha_of<T>(call))

@@ -62,15 +62,10 @@ PointwiseOperand pointwise_operand(Call& call, std::string_view name, Lane lane,
   const auto put = [&operand](auto value) {
     std::memcpy(operand.number.data(), &value, sizeof(value));
   };
-  if (lane == Lane::F32) put(call.scalar<float>(name));
+  if (lane == Lane::F32) put(rounded(call.scalar<float>(name), rounded_to.value_or(DType::F32)));
   if (lane == Lane::F64) put(call.scalar<double>(name));
   if (lane == Lane::I64) put(call.scalar<int64_t>(name));
   if (lane == Lane::Bool) put(static_cast<uint8_t>(call.scalar<double>(name) != 0));
-  if (rounded_to) {
-    std::array<std::byte, 8> narrow{};
-    storer(lane, *rounded_to)(narrow.data(), 1, operand.number.data(), 1);
-    loader(lane, *rounded_to)(operand.number.data(), narrow.data(), 1, 1);
-  }
   return operand;
 }
 

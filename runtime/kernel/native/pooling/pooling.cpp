@@ -11,7 +11,8 @@
 
 #include "runtime/kernel/native/fill.h"
 #include "runtime/kernel/native/lanes.h"
-#include "runtime/kernel/native/pooling/windows.h"
+#include "runtime/kernel/native/operator_rows.h"
+#include "runtime/kernel/native/pooling/pooling_call.h"
 #include "runtime/kernel/native/vector_clones.h"
 
 namespace dc::runtime::kernel::native {
@@ -373,104 +374,37 @@ class AveragePoolBackward final : public Kernel {
 
 template <template <typename> class K, typename... More>
 Made with_elements(Call& call, base::DType dtype, Pooling pooling, More... more) {
-  switch (dtype) {
-    case base::DType::F32:
-      return call.finish<K<float>>(std::move(pooling), more...);
-    case base::DType::F64:
-      return call.finish<K<double>>(std::move(pooling), more...);
-    case base::DType::BF16:
-      return call.finish<K<BF16>>(std::move(pooling), more...);
-    case base::DType::F16:
-      return call.finish<K<F16>>(std::move(pooling), more...);
-    default:
-      call.require(false, "pooling takes floating-point numbers");
-      return call.made(nullptr);
+  if (dtype == base::DType::F64) return call.finish<K<double>>(std::move(pooling), more...);
+  if (dtype == base::DType::BF16) return call.finish<K<BF16>>(std::move(pooling), more...);
+  if (dtype == base::DType::F16) return call.finish<K<F16>>(std::move(pooling), more...);
+  return call.finish<K<float>>(std::move(pooling), more...);
+}
+
+Made make_pooling(Call& call) {
+  auto read = read_pooling(call);
+  if (!read) return call.made(nullptr);
+  const base::DType dtype = read->in.dtype;
+  Pooling pooling{std::move(read->windows), Planes(read->in, read->dims),
+                  Planes(read->out, read->dims), Planes(), read->divisor};
+  if (read->indices) pooling.indices = Planes(*read->indices, read->dims);
+  switch (read->kind) {
+    case PoolingKind::Largest:
+      return with_elements<MaxPool>(call, dtype, std::move(pooling));
+    case PoolingKind::LargestGradient: {
+      const bool needs_sums = base::byte_size(dtype) == 2 && pooling.pooled.windows_overlap();
+      const int64_t bytes = pooling.pooled.in() * static_cast<int64_t>(sizeof(float));
+      std::byte* sums = needs_sums ? call.scratch(bytes) : nullptr;
+      return with_elements<MaxPoolBackward>(call, dtype, std::move(pooling), sums);
+    }
+    case PoolingKind::Average:
+      return with_elements<AveragePool>(call, dtype, std::move(pooling));
+    case PoolingKind::AverageGradient:
+      return with_elements<AveragePoolBackward>(call, dtype, std::move(pooling));
   }
+  return call.made(nullptr);
 }
 
-using MakeWindows = std::optional<Pooled> (*)(Call&, const BoundTensor&, const BoundTensor&,
-                                              size_t);
-
-// `in` and `out`: tensors of the input's and the output's shape.
-std::optional<Pooling> make_pooling(Call& call, const BoundTensor& in, const BoundTensor& out,
-                                    size_t dims, MakeWindows windows) {
-  auto pooled = windows(call, in, out, dims);
-  call.require(in.dtype == out.dtype, "the element types differ");
-  if (!pooled || !call.ok()) return std::nullopt;
-  return Pooling{*std::move(pooled), Planes(in, dims), Planes(out, dims), {}, std::nullopt};
-}
-
-void add_indices(Call& call, Pooling& pooling, const BoundTensor& indices, const BoundTensor& out,
-                 size_t dims) {
-  call.require(indices.dtype == base::DType::I64, "'indices' must be of i64");
-  call.same_sizes(indices, out);
-  if (call.ok()) pooling.indices = Planes(indices, dims);
-}
-
-template <size_t kDims, auto kWindows>
-Made max_pool(Call& call) {
-  const BoundTensor in = call.tensor("self"), out = call.output(0);
-  auto pooling = make_pooling(call, in, out, kDims, kWindows);
-  if (!pooling) return call.made(nullptr);
-  call.require(!pooling->pooled.has_empty_window(), "a window lies in the padding");
-  if (call.has_result(1)) add_indices(call, *pooling, call.output(1), out, kDims);
-  return with_elements<MaxPool>(call, in.dtype, *std::move(pooling));
-}
-
-template <size_t kDims, auto kWindows>
-Made max_pool_backward(Call& call) {
-  const BoundTensor in = call.output(0), out = call.tensor("grad_output");
-  const BoundTensor self = call.tensor("self"), indices = call.tensor("indices");
-  call.same_sizes(self, in);
-  auto pooling = make_pooling(call, in, out, kDims, kWindows);
-  if (!pooling) return call.made(nullptr);
-  add_indices(call, *pooling, indices, out, kDims);
-  const bool is_half = base::byte_size(in.dtype) == 2;
-  std::byte* sums = is_half && pooling->pooled.windows_overlap()
-                        ? call.scratch(pooling->pooled.in() * static_cast<int64_t>(sizeof(float)))
-                        : nullptr;
-  return with_elements<MaxPoolBackward>(call, in.dtype, *std::move(pooling), sums);
-}
-
-void read_divisor(Call& call, Pooling& pooling) {
-  if (!call.has_value("divisor_override")) return;
-  pooling.divisor = call.integer("divisor_override");
-  call.require(*pooling.divisor != 0, "'divisor_override' is zero");
-}
-
-template <size_t kDims, auto kWindows>
-Made average_pool(Call& call) {
-  const BoundTensor in = call.tensor("self"), out = call.output(0);
-  auto pooling = make_pooling(call, in, out, kDims, kWindows);
-  if (!pooling) return call.made(nullptr);
-  read_divisor(call, *pooling);
-  return with_elements<AveragePool>(call, in.dtype, *std::move(pooling));
-}
-
-template <size_t kDims, auto kWindows>
-Made average_pool_backward(Call& call) {
-  const BoundTensor in = call.output(0), out = call.tensor("grad_output");
-  call.same_sizes(call.tensor("self"), in);
-  auto pooling = make_pooling(call, in, out, kDims, kWindows);
-  if (!pooling) return call.made(nullptr);
-  read_divisor(call, *pooling);
-  return with_elements<AveragePoolBackward>(call, in.dtype, *std::move(pooling));
-}
-
-constexpr native::Row kPoolings[] = {
-    {"aten._adaptive_avg_pool2d.default", average_pool<2, adaptive_windows>},
-    {"aten._adaptive_avg_pool2d_backward.default", average_pool_backward<2, adaptive_windows>},
-    {"aten.adaptive_max_pool2d.default", max_pool<2, adaptive_windows>},
-    {"aten.adaptive_max_pool2d_backward.default", max_pool_backward<2, adaptive_windows>},
-    {"aten.avg_pool2d.default", average_pool<2, sliding_windows>},
-    {"aten.avg_pool2d_backward.default", average_pool_backward<2, sliding_windows>},
-    {"aten.avg_pool3d.default", average_pool<3, sliding_windows>},
-    {"aten.avg_pool3d_backward.default", average_pool_backward<3, sliding_windows>},
-    {"aten.max_pool2d_with_indices.default", max_pool<2, sliding_windows>},
-    {"aten.max_pool2d_with_indices_backward.default", max_pool_backward<2, sliding_windows>},
-    {"aten.max_pool3d_with_indices.default", max_pool<3, sliding_windows>},
-    {"aten.max_pool3d_with_indices_backward.default", max_pool_backward<3, sliding_windows>},
-};
+constexpr auto kPoolings = operator_rows<native::Row>(kPoolingOperators, make_pooling);
 
 }  // namespace
 

@@ -1,12 +1,11 @@
 // cumsum, and which element is the largest or smallest: along one dim, element by element.
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <vector>
 
 #include "runtime/kernel/native/iteration.h"
 #include "runtime/kernel/native/lanes.h"
-#include "runtime/kernel/native/reductions/split.h"
+#include "runtime/kernel/native/reductions/extreme_call.h"
 #include "runtime/kernel/native/registry.h"
 #include "src/base/shape.h"
 
@@ -69,9 +68,9 @@ class CumulativeSum final : public Kernel {
   Iteration rows_;
 };
 
-template <typename K, typename... Fields>
-Made finish(Call& call, const Fields&... fields) {
-  auto kernel = std::make_unique<K>(fields...);
+template <typename T>
+Made make_cumsum(Call& call, const BoundTensor& self, const BoundTensor& to, size_t dim) {
+  auto kernel = std::make_unique<CumulativeSum<T>>(self, to, dim);
   call.require(kernel->fits(), "its tensors have too many dims");
   return call.made(std::move(kernel));
 }
@@ -82,56 +81,31 @@ Made cumsum(Call& call) {
   call.same_sizes(self, to);
   if (!call.ok()) return call.made(nullptr);
   if (self.dtype == base::DType::F64 || to.dtype == base::DType::F64)
-    return finish<CumulativeSum<double>>(call, self, to, dim);
+    return make_cumsum<double>(call, self, to, dim);
   if (base::is_floating(self.dtype) || base::is_floating(to.dtype))
-    return finish<CumulativeSum<float>>(call, self, to, dim);
-  return finish<CumulativeSum<int64_t>>(call, self, to, dim);
+    return make_cumsum<float>(call, self, to, dim);
+  return make_cumsum<int64_t>(call, self, to, dim);
 }
 
 // The first of equal elements; NaN wins. Elements are numbered in the order of dims.
 template <typename T, bool kLargest>
 class Extreme final : public Kernel {
  public:
-  // Without `values`, only the places are written.
-  Extreme(const BoundTensor& self, const std::optional<BoundTensor>& values,
-          const BoundTensor& indices, bool all, size_t dim)
-      : self_(static_cast<std::byte*>(self.data)),
-        values_(values ? static_cast<std::byte*>(values->data) : nullptr),
-        indices_(static_cast<std::byte*>(indices.data)),
-        values_element_(values ? base::byte_size(values->dtype) : 0),
-        reader_(kLaneOf<T>, self.dtype, 1),
-        store_(values ? storer(kLaneOf<T>, values->dtype) : nullptr) {
-    const std::vector<int64_t> whole(self.sizes.begin(), self.sizes.end());
-    const std::vector<int64_t> strides(self.strides.begin(), self.strides.end());
-    std::vector<int64_t> kept(whole), kept_to, kept_values;
-    for (size_t d = 0, next = 0; d < whole.size(); ++d) {
-      const bool folded = all || d == dim;
-      if (folded) kept[d] = std::min<int64_t>(kept[d], 1);
-      const bool has = indices.sizes.size() == whole.size() || !folded;
-      const bool used = has && next < indices.strides.size();
-      kept_to.push_back(used ? indices.strides[next] : 0);
-      kept_values.push_back(used && values ? values->strides[next] : 0);
-      next += has ? 1 : 0;
-      if (folded) {
-        sizes_.push_back(whole[d]);
-        strides_.push_back(strides[d]);
-      }
-    }
-    kept_ = Iteration(kept, std::array{kept_to, kept_values, strides});
-  }
+  explicit Extreme(const ExtremeCall& of)
+      : of_(of), reader_(kLaneOf<T>, of.self.dtype, 1), store_(storer(kLaneOf<T>, of.self.dtype)) {}
 
-  bool fits() const { return kept_.fits(); }
   base::Status launch(device::Stream& stream) override {
-    const std::byte* self = stream.resolve(self_);
-    auto* indices = reinterpret_cast<int64_t*>(stream.resolve(indices_));
-    std::byte* values = values_ == nullptr ? nullptr : stream.resolve(values_);
-    kept_.for_each_row([&](const Offsets& at) {
-      for (int64_t i = 0; i < kept_.inner(); ++i) {
+    const auto* self = static_cast<const std::byte*>(stream.resolve(of_.self.data));
+    auto* indices = static_cast<int64_t*>(stream.resolve(of_.indices.data));
+    auto* values = of_.values ? static_cast<std::byte*>(stream.resolve(of_.values->data)) : nullptr;
+    const Iteration& kept = of_.kept;
+    kept.for_each_row([&](const Offsets& at) {
+      for (int64_t i = 0; i < kept.inner(); ++i) {
         T best;
-        indices[at[0] + i * kept_.inner_stride(0)] =
-            find(self + (at[2] + i * kept_.inner_stride(2)) * reader_.element, best);
+        indices[at[2] + i * kept.inner_stride(2)] =
+            find(self + (at[0] + i * kept.inner_stride(0)) * reader_.element, best);
         if (values == nullptr) continue;
-        store_(values + (at[1] + i * kept_.inner_stride(1)) * values_element_, 1, &best, 1);
+        store_(values + (at[1] + i * kept.inner_stride(1)) * reader_.element, 1, &best, 1);
       }
     });
     return {};
@@ -139,14 +113,14 @@ class Extreme final : public Kernel {
 
  private:
   int64_t find(const std::byte* self, T& best) const {
-    const int64_t count = base::numel(sizes_);
+    const std::vector<int64_t>&sizes = of_.folded_sizes, &strides = of_.folded_strides;
+    const int64_t count = base::numel(sizes);
     int64_t where = 0;
     best = element<T>(reader_, self, 0);
     for (int64_t i = 1; i < count && best == best; ++i) {
       int64_t rest = i, offset = 0;
-      for (size_t d = sizes_.size(); d-- > 0; rest /= sizes_[d]) {
-        offset += rest % sizes_[d] * strides_[d];
-      }
+      for (size_t d = sizes.size(); d-- > 0; rest /= sizes[d])
+        offset += rest % sizes[d] * strides[d];
       const T x = element<T>(reader_, self, offset);
       if ((kLargest ? x > best : x < best) || x != x) {
         best = x;
@@ -155,59 +129,26 @@ class Extreme final : public Kernel {
     }
     return where;
   }
-  std::byte *self_, *values_, *indices_;
-  int64_t values_element_;
+
+  ExtremeCall of_;
   LaneReader reader_;
   StoreLanes store_;
-  Iteration kept_;
-  std::vector<int64_t> sizes_, strides_;
 };
 
-// A result has size 1 in the folded dims, or is without them.
-void check_kept(Call& call, const BoundTensor& self, const BoundTensor& to, bool all, size_t dim) {
-  const bool keeps = to.sizes.size() == self.sizes.size();
-  std::vector<int64_t> kept;
-  for (size_t d = 0; d < self.sizes.size(); ++d) {
-    const bool folded = all || d == dim;
-    if (keeps || !folded) kept.push_back(folded ? 1 : self.sizes[d]);
-  }
-  call.require(std::equal(kept.begin(), kept.end(), to.sizes.begin(), to.sizes.end()),
-               "the result has another shape");
-}
-
-template <bool kLargest>
-Made extreme(Call& call, bool with_values) {
-  const BoundTensor self = call.tensor("self");
-  const BoundTensor indices = call.output(with_values ? 1 : 0);
-  std::optional<BoundTensor> values;
-  if (with_values) values = call.output(0);
-  const bool all = !call.has_value("dim");
-  const size_t dim = call.dim("dim", self);
-  call.require(self.numel() > 0, "it has no elements");
-  call.require(indices.dtype == base::DType::I64 && (!values || values->dtype == self.dtype),
-               "a result has another element type");
-  check_kept(call, self, indices, all, dim);
-  if (values) call.same_sizes(*values, indices);
-  if (!call.ok()) return call.made(nullptr);
-  if (self.dtype == base::DType::F64)
-    return finish<Extreme<double, kLargest>>(call, self, values, indices, all, dim);
-  if (base::is_floating(self.dtype))
-    return finish<Extreme<float, kLargest>>(call, self, values, indices, all, dim);
-  return finish<Extreme<int64_t, kLargest>>(call, self, values, indices, all, dim);
-}
-template <bool kLargest>
-Made index_only(Call& call) {
-  return extreme<kLargest>(call, false);
-}
-template <bool kLargest>
-Made with_index(Call& call) {
-  return extreme<kLargest>(call, true);
+template <bool kLargest, bool kHasValues>
+Made extreme(Call& call) {
+  const ExtremeCall of = read_extreme(call, kHasValues);
+  if (of.self.dtype == base::DType::F64) return call.finish<Extreme<double, kLargest>>(of);
+  if (base::is_floating(of.self.dtype)) return call.finish<Extreme<float, kLargest>>(of);
+  return call.finish<Extreme<int64_t, kLargest>>(of);
 }
 
 constexpr Row kRows[] = {
-    {"aten.argmax.default", index_only<true>}, {"aten.argmin.default", index_only<false>},
-    {"aten.cumsum.default", cumsum},           {"aten.max.dim", with_index<true>},
-    {"aten.min.dim", with_index<false>},
+    {"aten.argmax.default", extreme<true, false>},
+    {"aten.argmin.default", extreme<false, false>},
+    {"aten.cumsum.default", cumsum},
+    {"aten.max.dim", extreme<true, true>},
+    {"aten.min.dim", extreme<false, true>},
 };
 
 }  // namespace

@@ -53,6 +53,22 @@ TEST(CudaCopies, OfPartsOfEveryLengthGiveTheBitsOfTheCpu) {
   }
 }
 
+TEST(CudaCopies, OfRolledPartsGiveTheBitsOfTheCpu) {
+  for (const DType dtype : {DType::F32, DType::BF16}) {
+    KernelBench bench;
+    const int32_t self = noisy(bench, dtype, {4, 6, 8}, 5), to = bench.tensor(dtype, {4, 6, 8});
+    const auto expect_bits = [&](const Sizes& shifts, const Sizes& dims) {
+      expect_bits_of_cpu(bench, instruction("aten.roll.default",
+                                            {tensor_arg(self, "self"), list_arg("shifts", shifts),
+                                             list_arg("dims", dims)},
+                                            {to}));
+    };
+    expect_bits({1}, {1});
+    expect_bits({-2, 5}, {0, -1});
+    expect_bits({77}, {});
+  }
+}
+
 TEST(CudaCopies, TrianglesAndCountsGiveTheBitsOfTheCpu) {
   KernelBench bench;
   const int32_t square = noisy(bench, DType::F32, {2, 5, 7}, 3),

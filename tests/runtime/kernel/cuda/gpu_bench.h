@@ -174,12 +174,4 @@ inline double tolerance_of(base::DType dtype) {
   return dtype == base::DType::BF16 ? 0x1p-7 : dtype == base::DType::F16 ? 0x1p-10 : 4e-6;
 }
 
-inline plan::Arg list_arg(std::string name, const std::vector<int64_t>& values) {
-  plan::Arg arg;
-  arg.name = std::move(name);
-  arg.kind = plan::ArgKind::Ints;
-  arg.ints = values;
-  return arg;
-}
-
 }  // namespace dc::runtime

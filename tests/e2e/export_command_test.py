@@ -1,0 +1,93 @@
+"""Tests of `scripts/export.py` as a command: exit codes, configs of transformers, what it leaves in a folder.
+
+build/venv/bin/python tests/e2e/export_command_test.py
+"""
+
+import fcntl
+import json
+import os
+import unittest
+
+from export_case import ROOT, ExportTest, run_command
+
+CONFIGS = os.path.join(ROOT, "tests", "data", "hf_configs")
+
+
+class CommandTest(ExportTest):
+    def test_exit_codes(self):
+        cases = [
+            (64, ["--preset", "nope", "-o", self.path()]),
+            (64, ["--preset", "mlp"]),
+            (64, ["--preset", "mlp", "-o", self.path("model.zip")]),
+            (64, ["--preset", "mlp", "--batch", "0", "-o", self.path()]),
+            (64, ["--preset", "mlp", "--dropout", "0.5", "-o", self.path()]),
+            (64, ["--preset", "tiny-llama", "--attention", "cuda-flash", "-o", self.path()]),
+            (65, ["--preset", "tiny-gpt2", "--seq", "100", "-o", self.path()]),
+            (66, ["--hf-config", self.path("none.json"), "-o", self.path()]),
+            (73, ["--preset", "mlp", "-o", self.path("no/such/folder.pt2")]),
+        ]
+        for code, arguments in cases:
+            with self.subTest(arguments):
+                found, printed = run_command(*arguments)
+                self.assertEqual(found, code, printed)
+                self.assertEqual(len(printed.strip().splitlines()), 1, printed)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_what_killed_exports_left_goes(self):
+        dead, live = (self.path(f".dcc_export_{name}") for name in ("dead", "live"))
+        for folder in (dead, live):
+            os.mkdir(folder)
+            with open(os.path.join(folder, "model.pt2"), "w") as file:
+                file.write("half")
+        lock = os.open(live, os.O_RDONLY)  # as of an export that goes on
+        self.addCleanup(os.close, lock)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        code, printed = run_command("--preset", "mlp", "--no-check", "-o", self.path())
+        self.assertEqual(code, 0, printed)
+        self.assertEqual(sorted(os.listdir(self.folder)), [".dcc_export_live", "model.pt2"])
+        self.assertEqual(os.listdir(live), ["model.pt2"])
+
+    def test_a_pipe_is_not_replaced(self):
+        os.mkfifo(self.path())
+        code, printed = run_command("--preset", "mlp", "--no-check", "-o", self.path())
+        self.assertEqual(code, 73, printed)
+        self.assertEqual(os.listdir(self.folder), ["model.pt2"])
+
+    def test_misspelt_config_keys_are_named(self):
+        import transformers
+
+        from dcc_export import unknown_keys
+
+        values = {"num_hiden_layers": 1, "hidden_size": 64, "my_own_key": 3, "torch_dtype": "float32"}
+        (note,) = unknown_keys.notes(transformers.AutoConfig.for_model("llama", **values), values)
+        self.assertIn("'num_hiden_layers'", note)
+        self.assertIn("did you mean 'num_hidden_layers'?", note)
+
+    def test_bad_configs(self):
+        for text in (
+            "{",
+            "[]",
+            "{}",
+            '{"model_type": "nope"}',
+            '{"model_type": "clip", "projection_dim": 8}',
+            '{"model_type": "llama", "hidden_size": "wide"}',
+        ):
+            with self.subTest(text):
+                with open(self.path("config.json"), "w") as file:
+                    file.write(text)
+                found, printed = run_command("--hf-config", self.folder, "-o", self.path())
+                self.assertEqual(found, 65, printed)
+                self.assertEqual(len(printed.strip().splitlines()), 1, printed)
+
+    def test_sliding_window_shorter_than_the_sequence(self):
+        with open(os.path.join(CONFIGS, "mistral.json")) as file:
+            values = {**json.load(file), "sliding_window": 8}
+        with open(self.path("config.json"), "w") as file:
+            json.dump(values, file)
+        found, printed = run_command("--hf-config", self.folder, "-o", self.path())
+        self.assertEqual(found, 0, printed)
+        self.assertIn("equal the stock transformers model", printed)
+
+
+if __name__ == "__main__":
+    unittest.main()
