@@ -31,11 +31,10 @@ bool precedes(T x, T y) {
   return kDescending ? less(y, x) : less(x, y);
 }
 
+// A value and its index. A pair is copied member by member, where a plain struct would be read at
+// once, which has to wait until both of its members are written.
 template <typename T>
-struct Element {
-  T value;
-  int32_t index;
-};
+using Element = std::pair<T, int32_t>;
 
 // All elements of a row in order.
 struct InOrder {
@@ -44,10 +43,10 @@ struct InOrder {
   template <bool kDescending, typename T>
   void arrange(std::span<Element<T>> row, int64_t /*taken*/) const {
     const auto before = [](const Element<T>& a, const Element<T>& b) {
-      return precedes<kDescending>(a.value, b.value);
+      return precedes<kDescending>(a.first, b.first);
     };
     const auto before_or_first = [before](const Element<T>& a, const Element<T>& b) {
-      return before(a, b) || (!before(b, a) && a.index < b.index);
+      return before(a, b) || (!before(b, a) && a.second < b.second);
     };
     stable ? std::sort(row.begin(), row.end(), before_or_first)
            : std::sort(row.begin(), row.end(), before);
@@ -62,7 +61,7 @@ struct TopK {
   void arrange(std::span<Element<T>> row, int64_t taken) const {
     if (taken == 0) return;
     const auto before = [](const Element<T>& a, const Element<T>& b) {
-      return precedes<kDescending>(a.value, b.value);
+      return precedes<kDescending>(a.first, b.first);
     };
     const auto length = static_cast<int64_t>(row.size());
     if (taken <= length / kOfMany) {
@@ -113,8 +112,8 @@ class Sort final : public Kernel {
         const int64_t to = at[0] + i * rows_.inner_stride(0);
         const int64_t to_indices = at[1] + i * rows_.inner_stride(1);
         for (int64_t k = 0; k < t_.taken; ++k) {
-          values_.put(values, to + k * t_.values_stride, row_[k].value);
-          indices[to_indices + k * t_.indices_stride] = row_[k].index;
+          values_.put(values, to + k * t_.values_stride, row_[k].first);
+          indices[to_indices + k * t_.indices_stride] = row_[k].second;
         }
       }
     });
