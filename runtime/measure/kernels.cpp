@@ -68,9 +68,10 @@ void fill_state(const plan::Plan& plan, const exec::Executor& executor) {
   }
 }
 
-// Every input within its range; integers walk through it.
+// Every input within its range; integers walk through it. Hyperparameters are those of a step of
+// `ranks`, whose gradients are scaled if there are several.
 void fill_inputs(const plan::Plan& plan, const std::vector<plan::Input>& inputs,
-                 const exec::Executor& executor) {
+                 const exec::Executor& executor, int ranks) {
   for (const plan::Input& input : inputs) {
     const kernel::HostCopy copy(executor.device(), executor.tensor(input.tensor));
     const kernel::BoundTensor& tensor = copy.tensor();
@@ -88,7 +89,7 @@ void fill_inputs(const plan::Plan& plan, const std::vector<plan::Input>& inputs,
   }
   const kernel::HostCopy copy(executor.device(), executor.tensor(plan.hyperparameters));
   auto* hyperparameters = copy.as<double>();
-  hyperparameters[base::kHyperGradScale] = 1;
+  hyperparameters[base::kHyperGradScale] = 1.0 / ranks;
   hyperparameters[base::kHyperClipNorm] = 1;
   hyperparameters[base::kHyperStep] = 1;
   hyperparameters[base::kHyperLossDivisor] = 1;
@@ -139,10 +140,11 @@ std::vector<Timed> timed_programs(const plan::Plan& plan) {
 constexpr int64_t kWarmupNs = 50'000'000;
 
 Result<Samples> replay(const plan::Plan& plan, const Timed& timed, exec::Executor& executor,
-                       const TimingOptions& options, const Progress& progress) {
+                       int ranks, const TimingOptions& options, const Progress& progress) {
   Samples samples(plan.programs[static_cast<size_t>(timed.program)].instructions.size());
   const auto once = [&] {
-    fill_inputs(plan, *timed.inputs, executor);  // an input's slice may be reused within the step
+    // An input's slice may be reused within the step.
+    fill_inputs(plan, *timed.inputs, executor, ranks);
     return executor.time(timed.program);
   };
   for (const int64_t begin = exec::TraceRecorder::now();
@@ -238,7 +240,7 @@ Result<std::vector<KernelMeasurement>> measure_kernels(const plan::Plan& plan,
   std::map<KernelSignature, std::vector<int64_t>> by_kernel;
   const auto run = [&](const Timed& timed) -> Status {
     DC_ASSIGN_OR_RETURN(const Samples samples,
-                        replay(plan, timed, *alone.executor, options, progress));
+                        replay(plan, timed, *alone.executor, control.size(), options, progress));
     const plan::Program& program = plan.programs[static_cast<size_t>(timed.program)];
     for (size_t i = 0; i < program.instructions.size(); ++i) {
       if (program.instructions[i].kind != plan::InstructionKind::Kernel) continue;

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "src/base/attention_blocks.h"
+#include "src/base/convolution_type.h"
 #include "src/cost/output_layer.h"
 
 namespace dc::cost {
@@ -370,8 +371,14 @@ int64_t native_convolution(const Kernel& k) {
   for (const auto& result : k.tensors.results)
     bytes += !result || result->is_contiguous() ? 0 : result->bytes();
   bytes += pointwise_convolution(x, weight, *y, backward);
-  bytes +=
+  const int64_t blocked =
       blocked_bytes(x, 1, makes_x) + blocked_bytes(*y, 1, true) + blocked_bytes(weight, 2, true);
+  if (backward && !makes_x &&
+      base::widens_weight_gradient(x.dtype, weight.shape[1], plane_of(weight))) {
+    for (const TensorMeta* type : {&x, &weight, &weight, y}) bytes += bytes_as(*type, DType::F32);
+    return bytes + 2 * blocked;
+  }
+  bytes += blocked;
   if (backward && is_half(x.dtype)) {
     bytes += bytes_as(weight, DType::F32);
     for (const TensorMeta* type : {&x, y}) {

@@ -69,7 +69,7 @@ class Scale final : public Kernel {
   base::Status launch(device::Stream& stream) override {
     const auto factor =
         static_cast<float>(hyperparameters_.on<double>(stream)[base::kHyperGradScale]);
-    scale_f32(x_.on<float>(stream), factor, x_.count);
+    if (factor != 1) scale_f32(x_.on<float>(stream), factor, x_.count);
     return {};
   }
 

@@ -1,7 +1,8 @@
 // oneDNN's convolutions keep elements in blocks of channels. Operands and results are reordered
 // from and to the plan's strides in scratch, where the primitive does not take them as they are.
 // What lies neither row by row nor with its channels innermost is copied before. Where the CPU has
-// no products of bf16, operands are widened before, and results rounded once behind.
+// no products of bf16, and for gradients of weights of few channels (convolution_type.h), operands
+// are widened before, and results rounded once behind.
 #include "runtime/kernel/onednn/convolution.h"
 
 #include <omp.h>
@@ -14,6 +15,7 @@
 #include "runtime/kernel/onednn/convolution_layout.h"
 #include "runtime/kernel/onednn/parts.h"
 #include "runtime/kernel/onednn/plugin.h"
+#include "src/base/convolution_type.h"
 #include "src/base/shape.h"
 
 namespace dc::runtime::kernel::onednn {
@@ -173,6 +175,10 @@ class ConvolutionMaker {
     for (const auto& to : {to_x, to_weight})
       call_.require(!to || to->dtype == x.dtype, "the element types differ");
     if (to_bias) check_bias(*to_bias, g);
+    if (call_.ok() && !to_x && !shape_.transposed &&
+        base::widens_weight_gradient(x.dtype, weight.sizes[1],
+                                     base::numel(weight.sizes.subspan(2))))
+      type_ = DType::F32;
     return guarded([&] {
       const Tensor gradient = operand(g), from = operand(x), weights = operand(weight, true);
       const auto made = [&](const std::optional<BoundTensor>& to, bool is_weight = false) {

@@ -168,6 +168,9 @@ void ProductMaker::lay(Operand& operand, DType type, bool may_repeat) {
   Matrices m = matrices_of(operand.tensor);
   Lies lies = how_it_lies(m);
   if (lies == Lies::Same && !may_repeat) lies = Lies::Gapped;
+  if (&operand == &left_ && type == DType::BF16 && is_copied_to_rows(m) &&
+      m.sizes[0] <= kMostRowsCopied)
+    lies = Lies::Gapped;
   if (lies == Lies::Gapped) {
     m.strides = dense_strides(m);
   } else if (lies == Lies::Same) {

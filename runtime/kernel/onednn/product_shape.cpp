@@ -1,6 +1,9 @@
 #include "runtime/kernel/onednn/product_shape.h"
 
+#include <algorithm>
+
 #include "src/base/shape.h"
+#include "src/base/units.h"
 
 namespace dc::runtime::kernel::onednn {
 
@@ -25,6 +28,18 @@ Lies how_it_lies(const Matrices& m) {
   if (!by_rows && !by_columns) return Lies::Gapped;
   if (r == 0 || m.strides[0] == rows * columns) return Lies::Whole;
   return m.strides[0] == 0 ? Lies::Same : Lies::Gapped;
+}
+
+bool is_copied_to_rows(const Matrices& m) {
+  constexpr int64_t kLeast = int64_t{1} << 15;  // elements; of fewer, oneDNN's copy takes as long
+  return m.sizes.size() == 2 && m.sizes[0] > 1 && m.sizes[1] > 1 && m.strides[0] == 1 &&
+         m.strides[1] == m.sizes[0] && m.sizes[1] >= kLeast / m.sizes[0];
+}
+
+int64_t rows_of_block(int64_t rows) {
+  constexpr int64_t kMultiple = 16;  // of rows, that oneDNN multiplies at once
+  const int64_t blocks = (rows + kMostRowsCopied - 1) / kMostRowsCopied;
+  return std::min(rows, base::round_up((rows + blocks - 1) / blocks, kMultiple));
 }
 
 std::vector<int64_t> dense_strides(const Matrices& matrices) {

@@ -22,6 +22,15 @@ enum class Lies : uint8_t {
 };
 Lies how_it_lies(const Matrices& matrices);
 
+// Whether a left operand of bf16 is copied to rows before it is multiplied: a large matrix whose
+// columns lie one behind the other, as in the gradient of a weight. oneDNN copies it too, in more
+// time.
+bool is_copied_to_rows(const Matrices& matrices);
+// So many rows at once, as many as oneDNN's own copy has; more are blocks of them.
+inline constexpr int64_t kMostRowsCopied = 512;
+// Of the blocks of so many rows, the rows of all but the last, which may have fewer.
+int64_t rows_of_block(int64_t rows);
+
 // Of a copy without gaps, which keeps rows as rows.
 std::vector<int64_t> dense_strides(const Matrices& matrices);
 

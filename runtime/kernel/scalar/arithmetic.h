@@ -66,7 +66,6 @@ struct Cos : Sine<T, 1> {};
     T operator()(T x, T y) const { return static_cast<T>(expression); } \
   };
 
-DC_UNARY(Neg, negative(x))
 DC_UNARY(Same, x)
 DC_UNARY(Abs, x < T{} ? negative(x) : plus(x, T{}))
 DC_UNARY(Reciprocal, T{1} / x)
@@ -88,6 +87,17 @@ DC_UNARY(Cube, times(times(x, x), x))
 DC_UNARY(CubeOfBf16, widen(narrow_bf16(static_cast<float>(x* x))) * x)
 DC_UNARY(CubeOfF16, widen(narrow_f16(static_cast<float>(x* x))) * x)
 DC_UNARY(InverseSquare, T{1} / (x * x))
+
+template <typename T>
+struct Neg {
+  T operator()(T x) const { return negative(x); }
+  // Of 16 bits only the sign changes.
+  BF16 of_bf16(BF16 x) const {
+    const auto magnitude = static_cast<uint16_t>(x.bits & 0x7fffu);
+    const auto opposite = static_cast<uint16_t>(x.bits ^ 0x8000u);
+    return BF16{magnitude > 0x7f80u ? uint16_t{0x7fc0u} : opposite};
+  }
+};
 
 // A tensor without dims is rounded to the type of 16-bit elements that it is multiplied with or
 // divided by; as the second operand it is not, and neither is a number.

@@ -272,8 +272,15 @@ TEST(SmallProducts, HaveTheSameBitsOnEveryInstructionSet) {
     seed = seed * 1664525 + 1013904223;
     return static_cast<float>(seed >> 8) / (1 << 23) - 1;
   };
-  for (const auto& sizes : std::vector<std::array<int64_t, 3>>{
-           {1, 1, 16}, {5, 7, 32}, {6, 64, 64}, {13, 33, 80}, {96, 64, 256}, {17, 0, 16}}) {
+  for (const auto& sizes : std::vector<std::array<int64_t, 3>>{{1, 1, 16},
+                                                               {5, 7, 32},
+                                                               {6, 64, 64},
+                                                               {13, 33, 80},
+                                                               {25, 9, 48},
+                                                               {36, 31, 96},
+                                                               {11, 3, 16},
+                                                               {96, 64, 256},
+                                                               {17, 0, 16}}) {
     const int64_t rows = sizes[0], depth = sizes[1], columns = sizes[2];
     // Without depth nothing is read, but there is memory, as in a kernel's scratch.
     const int64_t stored = std::max<int64_t>(depth, 1);
@@ -336,6 +343,7 @@ TEST(SmallProductsOfBf16, HaveTheSameBitsOnEveryInstructionSet) {
                                                                {48, 64, 256},
                                                                {17, 31, 80},
                                                                {33, 95, 48},
+                                                               {36, 31, 96},
                                                                {48, 256, 64},
                                                                {256, 48, 128},
                                                                {20, 600, 272},

@@ -87,6 +87,26 @@ TEST_P(NativeBf16, IsF32RoundedOnce) {
   for (size_t i = 0; i < wide.size(); ++i) EXPECT_EQ(narrow[i], wide[i]) << "result " << i;
 }
 
+// Where it has loops of its own, without f32: numbers, infinities, every NaN.
+TEST(NativeBf16Neg, IsF32RoundedOnceForEveryBitPattern) {
+  constexpr int64_t kRows = 2048, kLength = 32;
+  for (const int64_t step : {kLength, 2 * kLength}) {
+    KernelBench bench;
+    const int32_t self = bench.tensor(DType::BF16, {kRows, kLength}, {step, 1});
+    const int32_t result = bench.tensor(DType::BF16, {kRows, kLength});
+    const auto pattern = [](int64_t i) { return BF16{static_cast<uint16_t>(i)}; };
+    for (int64_t i = 0; i < kRows * kLength; ++i)
+      bench.data<BF16>(self)[i / kLength * step + i % kLength] = pattern(i);
+    const base::Status status =
+        run_native(bench, instruction("aten.neg.default", {tensor_arg(self, "self")}, {result}));
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    for (int64_t i = 0; i < kRows * kLength; ++i) {
+      const BF16 wanted = kernel::scalar::narrow_bf16(-kernel::scalar::widen(pattern(i)));
+      ASSERT_EQ(bench.data<BF16>(result)[i].bits, wanted.bits) << i;
+    }
+  }
+}
+
 std::vector<Step> pointwise() {
   std::vector<Step> steps;
   for (const int64_t length : {1, 15, 16, 17, 32, 100, 513}) {

@@ -160,6 +160,10 @@ TEST_P(Convolutions, GiveTheGradients) {
         {tensor_arg(g, "grad_output"), tensor_arg(x, "input"), tensor_arg(w, "weight")});
     step.outputs = {of_x, of_w, of_bias};
     run(step, s);
+    // Without the gradient of x, as in a first layer.
+    const int32_t alone = filled(w_sizes), bias_alone = filled({s.out});
+    step.outputs = {-1, alone, bias_alone};
+    run(step, s);
     std::vector<double> x_sums(static_cast<size_t>(base::numel(x_sizes)));
     std::vector<double> w_sums(static_cast<size_t>(base::numel(w_sizes)));
     std::vector<double> sums(static_cast<size_t>(s.out));
@@ -179,6 +183,8 @@ TEST_P(Convolutions, GiveTheGradients) {
     expect_near(of_x, x_sizes, x_sums);
     expect_near(of_w, w_sizes, w_sums);
     expect_near(of_bias, {s.out}, sums);
+    expect_near(alone, w_sizes, w_sums);
+    expect_near(bias_alone, {s.out}, sums);
   }
 }
 

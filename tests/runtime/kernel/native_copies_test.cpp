@@ -79,6 +79,38 @@ TYPED_TEST(NativeCopies, BetweenRowsOfZeros) {
   }
 }
 
+// Rows of the result are columns of the operand; both have gaps.
+TYPED_TEST(NativeCopies, OfColumnsAsRows) {
+  for (const int64_t rows : {1, 3, 4, 7, 8, 16, 31, 33, 70}) {
+    for (const int64_t columns : {1, 2, 4, 5, 8, 15, 32, 41}) {
+      KernelBench bench;
+      const int64_t from_step = columns + 3, to_step = rows + 2;
+      const auto elements = numbered<TypeParam>(static_cast<size_t>(rows * from_step));
+      const int32_t from = bench.tensor(this->kDType, {columns, rows}, {1, from_step});
+      const int32_t to = bench.tensor(this->kDType, {columns, rows}, {to_step, 1});
+      const auto in = [&](int64_t i, int64_t j) {
+        return elements[static_cast<size_t>(i * from_step + j)];
+      };
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t j = 0; j < columns; ++j)
+          bench.data<TypeParam>(from)[i * from_step + j] = in(i, j);
+      }
+      for (int64_t j = 0; j + 1 < columns; ++j)
+        bench.data<TypeParam>(to)[j * to_step + rows] = TypeParam{7};
+      const auto status =
+          run_native(bench, instruction("aten.clone.default", {tensor_arg(from, "self")}, {to}));
+      ASSERT_TRUE(status.ok()) << status.to_string();
+      for (int64_t j = 0; j < columns; ++j) {
+        for (int64_t i = 0; i < rows; ++i)
+          ASSERT_EQ(bench.data<TypeParam>(to)[j * to_step + i], in(i, j)) << rows << " " << columns;
+        if (j + 1 < columns) {
+          ASSERT_EQ(bench.data<TypeParam>(to)[j * to_step + rows], TypeParam{7});
+        }
+      }
+    }
+  }
+}
+
 // Elements, numbered by their places, next to the definition: those of a dim move by its shift, or,
 // without dims, all in row-major order.
 void roll(const KernelBench::Sizes& sizes, const std::vector<int64_t>& shifts,

@@ -119,7 +119,9 @@ TEST_P(Products, OfOddSizesByRowsAndByColumns) {
                                                                    {17, 33, 65},
                                                                    {64, 64, 64},
                                                                    {65, 255, 3},
-                                                                   {3, 257, 17}}) {
+                                                                   {3, 257, 17},
+                                                                   {100, 330, 9},
+                                                                   {1056, 40, 17}}) {
     for (const bool left_columns : {false, true}) {
       for (const bool right_columns : {false, true}) {
         SCOPED_TRACE(testing::Message()

@@ -1,7 +1,9 @@
 // adamw and sgd against scalar references and against PyTorch's own numbers.
+#include <bit>
 #include <cmath>
 #include <random>
 
+#include "runtime/kernel/scalar/update.h"
 #include "src/base/step_scalars.h"
 #include "tests/runtime/kernel/kernel_bench.h"
 
@@ -112,6 +114,42 @@ TEST(AdamW, MatchesTheScalarFormulaBitForBit) {
       EXPECT_EQ(update.second(), v);
     }
   }
+}
+
+// Whose quotients are normal floats, as a root of squares' is.
+TEST(Divisor, GivesTheBitsOfADivision) {
+  std::mt19937 random(3);
+  const auto with_exponent = [&](int low, int high) {
+    std::uniform_int_distribution<int> exponent(low, high);
+    const uint32_t mantissa = random() & 0x7fffffu;
+    return std::bit_cast<float>(static_cast<uint32_t>(exponent(random) + 127) << 23 | mantissa);
+  };
+  for (int round = 0; round < 2000; ++round) {
+    // In turns, the root of a step and any number.
+    const double correction = 1 - std::pow(round % 4 == 0 ? 0.999 : 0.95, round / 4 + 1);
+    const float by =
+        round % 2 == 0 ? static_cast<float>(std::sqrt(correction)) : with_exponent(-26, 20);
+    const kernel::scalar::Divisor divisor(by);
+    for (int i = 0; i < 2000; ++i) {
+      const float x = with_exponent(-75, 64);
+      ASSERT_EQ(divisor.divide(x), x / by) << x << " / " << by;
+    }
+    // Quotients next to the middle between two floats.
+    for (int i = 0; i < 200; ++i) {
+      const float quotient = with_exponent(-3, 3);
+      const double middle = (static_cast<double>(quotient) +
+                             static_cast<double>(std::nextafter(quotient, INFINITY))) /
+                            2;
+      const auto nearest = static_cast<float>(middle * static_cast<double>(by));
+      for (const float x : {nearest, std::nextafter(nearest, 0.0f)})
+        ASSERT_EQ(divisor.divide(x), x / by) << x << " / " << by;
+    }
+  }
+  for (const float x : {0.0f, -0.0f, INFINITY})
+    EXPECT_EQ(std::bit_cast<uint32_t>(kernel::scalar::Divisor(0.3f).divide(x)),
+              std::bit_cast<uint32_t>(x / 0.3f));
+  EXPECT_EQ(kernel::scalar::Divisor(0.0f).divide(1), INFINITY);
+  EXPECT_TRUE(std::isnan(kernel::scalar::Divisor(0.0f).divide(0)));
 }
 
 // torch.optim.AdamW([p], lr=1e-2, betas=(0.9, 0.95), weight_decay=0.1, foreach=False), three steps,

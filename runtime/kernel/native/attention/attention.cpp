@@ -1,14 +1,12 @@
 // Attention in blocks with an online softmax: Dao et al., FlashAttention (2022) and
 // FlashAttention-2 (2023). Nothing of the size queries x keys is stored.
 #include <algorithm>
-#include <cmath>
 #include <initializer_list>
 #include <limits>
 
 #include "runtime/kernel/native/attention/heads.h"
 #include "runtime/kernel/native/attention/multiply.h"
 #include "runtime/kernel/native/copies/transpose.h"
-#include "runtime/kernel/native/math.h"
 #include "runtime/kernel/native/registry.h"
 #include "src/base/attention_blocks.h"
 
@@ -41,7 +39,7 @@ class Taker {
 // to[dim][keys] from the rows of a head, through a block of rows.
 void read_transposed(float* to, const HeadRows& rows, int64_t batch, int64_t head, int64_t count,
                      const AttentionBlocks& blocks, float* buffer) {
-  std::fill(to, to + blocks.of_keys(), 0.0f);
+  if (blocks.keys_row > count) std::fill(to, to + blocks.of_keys(), 0.0f);
   for (int64_t first = 0; first < count; first += blocks.query_rows) {
     const int64_t part = std::min(blocks.query_rows, count - first);
     rows.read(buffer, blocks.row, batch, head, first, part);
@@ -90,7 +88,6 @@ class Attention final : public Kernel {
 
   void run_block(int64_t batch, int64_t head, int64_t first, int64_t count) {
     t_.query.read(queries_, blocks_.row, batch, head, first, count);
-    std::fill(out_, out_ + count * blocks_.row, 0.0f);
     std::fill(greatest_, greatest_ + count, -kInfinity);
     std::fill(sums_, sums_ + count, 0.0f);
     const int64_t limit = call_.causal ? std::min(call_.keys, first + count) : call_.keys;
@@ -98,39 +95,32 @@ class Attention final : public Kernel {
       const int64_t keys = std::min(kKeyBlock, limit - key);
       call_.multiply({scores_, blocks_.scores_row, queries_, blocks_.row, 1, keys_ + key,
                       blocks_.keys_row, count, call_.dim, padded(keys), false});
-      for (int64_t i = 0; i < count; ++i) {
-        add_scores(batch, head, first, i, key, keys);
-        call_.round_row(scores_ + i * blocks_.scores_row, keys);
-      }
+      add_scores(batch, head, first, count, key, keys);
       call_.multiply({out_, blocks_.row, scores_, blocks_.scores_row, 1,
-                      values_ + key * blocks_.row, blocks_.row, count, keys, blocks_.row, true});
+                      values_ + key * blocks_.row, blocks_.row, count, keys, blocks_.row, key > 0});
     }
     finish(batch, head, first, count);
   }
 
-  // The scores of a row become its probabilities times exp(greatest so far); what was summed before
-  // is made less by as much as the greatest has grown.
-  void add_scores(int64_t batch, int64_t head, int64_t first, int64_t i, int64_t key,
+  // Scores become probabilities times exp(the row's greatest so far); what was summed before is
+  // made less by as much as the greatest has grown.
+  void add_scores(int64_t batch, int64_t head, int64_t first, int64_t count, int64_t key,
                   int64_t keys) {
-    float* scores = scores_ + i * blocks_.scores_row;
-    const int64_t seen = call_.seen(first + i, key, keys);
-    const float own = call_.mask ? call_.scale_and_mask(scores, batch, head, first + i, key, seen)
-                                 : scale_row(scores, call_.scale, seen);
-    const float before = greatest_[i];
-    const float greatest = own < before ? before : own;  // NaN stays
-    if (greatest == -kInfinity) return std::fill(scores, scores + keys, 0.0f);
-    const float sum = exp_row(scores, greatest, seen, keys);
-    const float factor = before == -kInfinity ? 0.0f : math::exp(before - greatest);
-    if (factor != 1) multiply_row(out_ + i * blocks_.row, factor, blocks_.row);
-    sums_[i] = sums_[i] * factor + sum;
-    greatest_[i] = greatest;
+    int32_t seen[kQueryBlock];
+    float own[kQueryBlock], factors[kQueryBlock], sums[kQueryBlock];
+    call_.find_seen(first, count, key, keys, seen);
+    const ScoreRows scores{scores_, blocks_.scores_row, count, keys, seen};
+    call_.scale_and_mask(scores, batch, head, first, key, own);
+    join_greatest(greatest_, own, factors, count);
+    exp_rows(scores, greatest_, sums, call_.is_bf16);
+    join_sums(sums_, factors, sums, count);
+    if (key > 0) multiply_rows(out_, factors, blocks_.row, count);
   }
 
   void finish(int64_t batch, int64_t head, int64_t first, int64_t count) {
     float factors[kQueryBlock];
     end_rows(sums_, greatest_, factors, count);
-    for (int64_t i = 0; i < count; ++i)
-      multiply_row(out_ + i * blocks_.row, factors[i], blocks_.row);
+    multiply_rows(out_, factors, blocks_.row, count);
     t_.out.write(out_, blocks_.row, batch, head, first, count);
     t_.logsumexp.write(sums_, 1, batch, head, first, count);
   }
@@ -198,11 +188,9 @@ class AttentionBackward final : public Kernel {
     const int64_t row = blocks_.row, scores_row = blocks_.scores_row;
     t_.gradient.read(gradients_, row, batch, head, first, count);
     t_.out.read(queries_, row, batch, head, first, count);  // until the deltas are known
-    for (int64_t i = 0; i < count; ++i)
-      deltas_[i] = dot(gradients_ + i * row, queries_ + i * row, call_.dim);
+    dot_rows(deltas_, gradients_, queries_, row, count, call_.dim);
     t_.query.read(queries_, row, batch, head, first, count);
     t_.logsumexp.read(logsumexp_, 1, batch, head, first, count);
-    std::fill(of_queries_, of_queries_ + count * row, 0.0f);
     const int64_t limit = call_.causal ? std::min(call_.keys, first + count) : call_.keys;
     for (int64_t key = 0; key < limit; key += kKeyBlock) {
       const int64_t keys = std::min(kKeyBlock, limit - key);
@@ -210,32 +198,30 @@ class AttentionBackward final : public Kernel {
                       count, call_.dim, padded(keys), false});
       call_.multiply({of_scores_, scores_row, gradients_, row, 1, values_across_ + key,
                       blocks_.keys_row, count, call_.dim, padded(keys), false});
-      for (int64_t i = 0; i < count; ++i) finish_row(batch, head, first, i, key, keys);
+      end_scores(batch, head, first, count, key, keys);
       call_.multiply({of_values_ + key * row, row, scores_, 1, scores_row, gradients_, row, keys,
                       count, row, true});
       call_.multiply({of_keys_ + key * row, row, of_scores_, 1, scores_row, queries_, row, keys,
                       count, row, true});
       call_.multiply({of_queries_, row, of_scores_, scores_row, 1, keys_ + key * row, row, count,
-                      keys, row, true});
+                      keys, row, key > 0});
     }
     t_.of_query.write(of_queries_, row, batch, head, first, count);
   }
 
   // Scores become probabilities, gradients of probabilities those of scores.
-  void finish_row(int64_t batch, int64_t head, int64_t first, int64_t i, int64_t key,
+  void end_scores(int64_t batch, int64_t head, int64_t first, int64_t count, int64_t key,
                   int64_t keys) {
-    float* scores = scores_ + i * blocks_.scores_row;
-    float* of_scores = of_scores_ + i * blocks_.scores_row;
-    const int64_t seen = logsumexp_[i] == -kInfinity ? 0 : call_.seen(first + i, key, keys);
+    int32_t seen[kQueryBlock];
+    call_.find_seen(first, count, key, keys, seen);
+    const ScoreRows scores{scores_, blocks_.scores_row, count, keys, seen};
+    float scale = call_.scale;
     if (call_.mask) {
-      call_.scale_and_mask(scores, batch, head, first + i, key, seen);
-    } else {
-      multiply_row(scores, call_.scale, seen);
+      float greatest[kQueryBlock];
+      call_.scale_and_mask(scores, batch, head, first, key, greatest);
+      scale = 1;
     }
-    exp_row(scores, logsumexp_[i], seen, keys);
-    gradient_row(of_scores, scores, deltas_[i], call_.scale, keys);
-    call_.round_row(scores, keys);
-    call_.round_row(of_scores, keys);
+    gradient_rows(scores, {of_scores_, logsumexp_, deltas_, scale, call_.scale}, call_.is_bf16);
   }
 
   AttentionCall call_;

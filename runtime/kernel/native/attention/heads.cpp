@@ -13,6 +13,7 @@ namespace dc::runtime::kernel::native {
 namespace {
 
 constexpr int64_t kLanes = base::kAttentionLanes;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // A mask with fewer dims, or dims of one element, stands for one of the scores' shape.
 std::optional<BoundTensor> as_scores(const BoundTensor& mask, std::span<int64_t> sizes,
@@ -29,12 +30,13 @@ std::optional<BoundTensor> as_scores(const BoundTensor& mask, std::span<int64_t>
   return BoundTensor{mask.data, mask.dtype, sizes, strides};
 }
 
-// Rows of n floats; those behind them in `to`, up to `width`, become zero.
-DC_VECTOR_CLONES void copy_rows(float* __restrict to, int64_t to_row, const float* from,
-                                int64_t from_row, int64_t rows, int64_t n, int64_t width) {
+// Rows of n elements; those behind them in `to`, up to `width`, become zero.
+template <typename To, typename From>
+DC_VECTOR_CLONES void convert_rows(To* __restrict to, int64_t to_row, const From* from,
+                                   int64_t from_row, int64_t rows, int64_t n, int64_t width) {
   for (int64_t row = 0; row < rows; ++row, to += to_row, from += from_row) {
-    for (int64_t i = 0; i < n; ++i) to[i] = from[i];
-    for (int64_t i = n; i < width; ++i) to[i] = 0;
+    for (int64_t i = 0; i < n; ++i) to[i] = native::store<To>(native::load(from[i]));
+    for (int64_t i = n; i < width; ++i) to[i] = To{};
   }
 }
 
@@ -43,8 +45,8 @@ DC_VECTOR_CLONES void copy_rows(float* __restrict to, int64_t to_row, const floa
 HeadRows::HeadRows(const BoundTensor& tensor)
     : data_(static_cast<std::byte*>(tensor.data)),
       element_(base::byte_size(tensor.dtype)),
-      is_direct_(tensor.dtype == base::DType::F32 &&
-                 (tensor.strides[3] == 1 || tensor.sizes[3] == 1)),
+      dtype_(tensor.dtype),
+      is_dense_(tensor.strides[3] == 1 || tensor.sizes[3] == 1),
       load_(loader(Lane::F32, tensor.dtype)),
       store_(storer(Lane::F32, tensor.dtype)) {
   std::copy_n(tensor.sizes.begin(), 4, sizes_.begin());
@@ -53,10 +55,12 @@ HeadRows::HeadRows(const BoundTensor& tensor)
 
 void HeadRows::read(float* to, int64_t row, int64_t batch, int64_t head, int64_t first,
                     int64_t count) const {
-  if (is_direct_) {
-    const auto* from = reinterpret_cast<const float*>(place(batch, head, first));
-    return copy_rows(to, row, from, strides_[2], count, sizes_[3], row);
-  }
+  const std::byte* from = place(batch, head, first);
+  const auto convert = [&](const auto* elements) {
+    convert_rows(to, row, elements, strides_[2], count, sizes_[3], row);
+  };
+  if (is_dense_ && dtype_ == base::DType::F32) return convert(reinterpret_cast<const float*>(from));
+  if (is_dense_ && dtype_ == base::DType::BF16) return convert(reinterpret_cast<const BF16*>(from));
   for (int64_t i = 0; i < count; ++i, to += row) {
     load_(to, place(batch, head, first + i), strides_[3], sizes_[3]);
     std::fill(to + sizes_[3], to + row, 0.0f);
@@ -66,7 +70,8 @@ void HeadRows::read(float* to, int64_t row, int64_t batch, int64_t head, int64_t
 const float* HeadRows::part(float* buffer, int64_t batch, int64_t head, int64_t row, int64_t first,
                             int64_t count) const {
   const std::byte* from = place(batch, head, row) + first * strides_[3] * element_;
-  if (is_direct_ && count % kLanes == 0) return reinterpret_cast<const float*>(from);
+  if (is_dense_ && dtype_ == base::DType::F32 && count % kLanes == 0)
+    return reinterpret_cast<const float*>(from);
   load_(buffer, from, strides_[3], count);
   std::fill(buffer + count, buffer + base::round_up(count, kLanes), 0.0f);
   return buffer;
@@ -75,26 +80,33 @@ const float* HeadRows::part(float* buffer, int64_t batch, int64_t head, int64_t 
 void HeadRows::write(const float* from, int64_t row, int64_t batch, int64_t head, int64_t first,
                      int64_t count) const {
   if (data_ == nullptr) return;
-  if (is_direct_) {
-    auto* to = reinterpret_cast<float*>(place(batch, head, first));
-    return copy_rows(to, strides_[2], from, row, count, sizes_[3], sizes_[3]);
-  }
+  std::byte* to = place(batch, head, first);
+  const auto convert = [&](auto* elements) {
+    convert_rows(elements, strides_[2], from, row, count, sizes_[3], sizes_[3]);
+  };
+  if (is_dense_ && dtype_ == base::DType::F32) return convert(reinterpret_cast<float*>(to));
+  if (is_dense_ && dtype_ == base::DType::BF16) return convert(reinterpret_cast<BF16*>(to));
   for (int64_t i = 0; i < count; ++i, from += row)
     store_(place(batch, head, first + i), strides_[3], from, sizes_[3]);
 }
 
-DC_VECTOR_CLONES float scale_row(float* x, float scale, int64_t n) {
+DC_VECTOR_CLONES void scale_rows(const ScoreRows& scores, float scale, float* greatest) {
   using Max = MaxFold<float>;
-  float lanes[kLanes];
-  for (float& lane : lanes) lane = Max::neutral();
-  for (int64_t i = 0; i < n; i += kLanes) {
-    for (int64_t k = 0; k < kLanes; ++k) {
-      const float scaled = x[i + k] * scale;
-      x[i + k] = scaled;
-      Max::join(lanes[k], i + k < n ? scaled : Max::neutral());
+  const ScoreRows s = scores;
+  for (int64_t row = 0; row < s.count; ++row) {
+    float* x = s.first + row * s.row;
+    const int32_t seen = s.seen[row];
+    float lanes[kLanes];
+    for (float& lane : lanes) lane = Max::neutral();
+    for (int32_t i = 0; i < seen; i += kLanes) {
+      for (int32_t k = 0; k < kLanes; ++k) {
+        const float scaled = x[i + k] * scale;
+        x[i + k] = scaled;
+        Max::join(lanes[k], i + k < seen ? scaled : Max::neutral());
+      }
     }
+    greatest[row] = join_lanes<kLanes, Max>(lanes);
   }
-  return join_lanes<Max>(lanes, kLanes);
 }
 
 DC_VECTOR_CLONES float scale_and_add_row(float* __restrict x, float scale, const float* added,
@@ -109,37 +121,84 @@ DC_VECTOR_CLONES float scale_and_add_row(float* __restrict x, float scale, const
       Max::join(lanes[k], i + k < n ? sum : Max::neutral());
     }
   }
-  return join_lanes<Max>(lanes, kLanes);
+  return join_lanes<kLanes, Max>(lanes);
 }
 
-DC_VECTOR_CLONES float dot(const float* x, const float* y, int64_t n) {
-  float lanes[kFoldLanes] = {};
-  const int64_t full = n - n % kFoldLanes;
-  for (int64_t i = 0; i < full; i += kFoldLanes) {
-#pragma GCC unroll 32
-    for (int64_t k = 0; k < kFoldLanes; ++k) lanes[k] = lanes[k] + x[i + k] * y[i + k];
+namespace {
+
+template <bool kRounds>
+[[gnu::always_inline]] inline float rounded(float x) {
+  return kRounds ? widen(narrow_bf16(x)) : x;
+}
+
+template <bool kRounds>
+DC_VECTOR_CLONES void exp_rows_as(const ScoreRows& scores, const float* shifts, float* sums) {
+  const ScoreRows s = scores;
+  const auto keys = static_cast<int32_t>(s.keys);
+  for (int64_t row = 0; row < s.count; ++row) {
+    float* x = s.first + row * s.row;
+    const float shift = shifts[row];
+    const int32_t seen = shift == -kInfinity ? 0 : s.seen[row];
+    float lanes[kLanes] = {};
+    for (int32_t i = 0; i < keys; i += kLanes) {
+      for (int32_t k = 0; k < kLanes; ++k) {
+        const float power = math::exp(x[i + k] - shift);
+        const float term = i + k < seen ? power : 0.0f;
+        lanes[k] = lanes[k] + term;
+        x[i + k] = rounded<kRounds>(term);
+      }
+    }
+    sums[row] = join_lanes<kLanes, SumFold<float>>(lanes);
   }
-  for (int64_t i = full; i < n; ++i) lanes[i - full] = lanes[i - full] + x[i] * y[i];
-  for (int64_t half = kFoldLanes / 2; half > 0; half /= 2) {
-    for (int64_t k = 0; k < half; ++k) lanes[k] = lanes[k] + lanes[k + half];
-  }
-  return lanes[0];
 }
 
-DC_VECTOR_CLONES void multiply_row(float* x, float factor, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) x[i] = x[i] * factor;
-}
-
-DC_VECTOR_CLONES float exp_row(float* x, float least, int64_t valid, int64_t n) {
-  float lanes[kLanes] = {};
-  for (int64_t i = 0; i < n; i += kLanes) {
-    for (int64_t k = 0; k < kLanes; ++k) {
-      const float power = math::exp(x[i + k] - least);
-      x[i + k] = i + k < valid ? power : 0.0f;
-      lanes[k] = lanes[k] + x[i + k];
+template <bool kRounds>
+DC_VECTOR_CLONES void gradient_rows_as(const ScoreRows& scores, const ScoreGradients& gradients) {
+  const ScoreRows s = scores;
+  const ScoreGradients g = gradients;
+  const auto keys = static_cast<int32_t>(s.keys);
+  for (int64_t row = 0; row < s.count; ++row) {
+    float* __restrict x = s.first + row * s.row;
+    float* __restrict d = g.first + row * s.row;
+    const float shift = g.logsumexp[row], delta = g.deltas[row];
+    const int32_t seen = shift == -kInfinity ? 0 : s.seen[row];
+#pragma GCC ivdep
+    for (int32_t i = 0; i < keys; i += kLanes) {
+#pragma GCC ivdep
+      for (int32_t k = 0; k < kLanes; ++k) {
+        const float power = math::exp(x[i + k] * g.scale - shift);
+        const float p = i + k < seen ? power : 0.0f;
+        const float gradient = p * (d[i + k] - delta) * g.outer_scale;
+        x[i + k] = rounded<kRounds>(p);
+        d[i + k] = rounded<kRounds>(gradient);
+      }
     }
   }
-  return join_lanes<SumFold<float>>(lanes, kLanes);
+}
+
+}  // namespace
+
+void exp_rows(const ScoreRows& scores, const float* shifts, float* sums, bool rounds) {
+  (rounds ? exp_rows_as<true> : exp_rows_as<false>)(scores, shifts, sums);
+}
+void gradient_rows(const ScoreRows& scores, const ScoreGradients& gradients, bool rounds) {
+  (rounds ? gradient_rows_as<true> : gradient_rows_as<false>)(scores, gradients);
+}
+
+DC_VECTOR_CLONES void join_greatest(float* __restrict greatest, const float* own,
+                                    float* __restrict factors, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float before = greatest[i];
+    const float now = own[i] < before ? before : own[i];  // NaN stays
+    const float factor = math::exp(before - now);
+    factors[i] = before == -kInfinity ? 0.0f : factor;
+    greatest[i] = now;
+  }
+}
+
+DC_VECTOR_CLONES void join_sums(float* __restrict sums, const float* factors, const float* own,
+                                int64_t n) {
+  for (int64_t i = 0; i < n; ++i) sums[i] = sums[i] * factors[i] + own[i];
 }
 
 DC_VECTOR_CLONES void end_rows(float* sums, const float* greatest, float* factors, int64_t n) {
@@ -147,16 +206,36 @@ DC_VECTOR_CLONES void end_rows(float* sums, const float* greatest, float* factor
     const bool sees_none = sums[i] == 0;
     factors[i] = sees_none ? 1.0f : 1 / sums[i];
     const float logsumexp = greatest[i] + math::log(sums[i]);
-    sums[i] = sees_none ? -std::numeric_limits<float>::infinity() : logsumexp;
+    sums[i] = sees_none ? -kInfinity : logsumexp;
   }
 }
 
-DC_VECTOR_CLONES void gradient_row(float* d, const float* p, float delta, float scale, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) d[i] = p[i] * (d[i] - delta) * scale;
+DC_VECTOR_CLONES void dot_rows(float* dots, const float* x, const float* y, int64_t row,
+                               int64_t count, int64_t n) {
+  using W = Wide<float>;
+  const int64_t full = n - n % kFoldLanes;
+  for (int64_t r = 0; r < count; ++r, x += row, y += row) {
+    W::Vector sums[W::kVectors] = {};
+    for (int64_t i = 0; i < full; i += kFoldLanes) {
+#pragma GCC unroll 8
+      for (int64_t k = 0; k < W::kVectors; ++k) {
+        W::Vector a, b;
+        read_vector<float>(a, x + i + k * W::kWidth);
+        read_vector<float>(b, y + i + k * W::kWidth);
+        sums[k] = sums[k] + a * b;
+      }
+    }
+    join_rest<SumFold<float>, float>(sums, n - full,
+                                     [&](int64_t i) { return x[full + i] * y[full + i]; });
+    dots[r] = join_vectors<SumFold<float>, float>(sums);
+  }
 }
 
-DC_VECTOR_CLONES void round_row_to_bf16(float* x, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) x[i] = widen(narrow_bf16(x[i]));
+DC_VECTOR_CLONES void multiply_rows(float* x, const float* factors, int64_t row, int64_t count) {
+  for (int64_t r = 0; r < count; ++r, x += row) {
+    const float factor = factors[r];
+    for (int64_t i = 0; i < row; ++i) x[i] = x[i] * factor;
+  }
 }
 
 AttentionCall::AttentionCall(Call& call, const BoundTensor& query, const BoundTensor& key) {
@@ -186,11 +265,14 @@ AttentionCall::AttentionCall(Call& call, const BoundTensor& query, const BoundTe
   if (call.ok()) mask = HeadRows(*whole);
 }
 
-float AttentionCall::scale_and_mask(float* scores, int64_t in_batch, int64_t head, int64_t query,
-                                    int64_t first, int64_t count) const {
-  alignas(64) float buffer[base::kKeyBlock];
-  const float* added = mask->part(buffer, in_batch, head, query, first, count);
-  return scale_and_add_row(scores, scale, added, count);
+void AttentionCall::scale_and_mask(const ScoreRows& scores, int64_t in_batch, int64_t head,
+                                   int64_t query, int64_t first, float* greatest) const {
+  if (!mask) return scale_rows(scores, scale, greatest);
+  for (int64_t i = 0; i < scores.count; ++i) {
+    alignas(64) float buffer[base::kKeyBlock];
+    const float* added = mask->part(buffer, in_batch, head, query + i, first, scores.seen[i]);
+    greatest[i] = scale_and_add_row(scores.first + i * scores.row, scale, added, scores.seen[i]);
+  }
 }
 
 }  // namespace dc::runtime::kernel::native

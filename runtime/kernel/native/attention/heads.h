@@ -45,29 +45,53 @@ class HeadRows {
   std::byte *data_ = nullptr, *at_ = nullptr;  // on the device; for the running kernel
   std::array<int64_t, 4> sizes_{}, strides_{};
   int64_t element_ = 0;
-  bool is_direct_ = false;  // elements of a row are floats next to each other
+  base::DType dtype_ = base::DType::F32;
+  bool is_dense_ = false;  // elements of a row lie next to each other
   LoadLanes load_ = nullptr;
   StoreLanes store_ = nullptr;
 };
 
-// Steps over a row of scores. A row has a whole number of vectors (kAttentionLanes), and what is
-// behind its n elements may change; so there is nothing left over that is not a vector.
-// x = x * scale; returns the greatest of them, NaN if one is, minus infinity of none.
-float scale_row(float* x, float scale, int64_t n);
-// The same of x = x * scale + added, which has as many elements as there are lanes.
+// Scores of a block of queries, or what becomes of them: `count` rows, `row` elements apart. A row
+// has a whole number of vectors (kAttentionLanes), and what is behind its `keys` elements may
+// change; so there is nothing left over that is not a vector.
+struct ScoreRows {
+  float* first;
+  int64_t row, count, keys;
+  const int32_t* seen;  // how many keys each query sees
+};
+// x = x * scale of the keys that are seen; greatest: of each row the greatest of them, NaN if one
+// is, minus infinity of none.
+void scale_rows(const ScoreRows& scores, float scale, float* greatest);
+// The same of one row, x = x * scale + added, which has as many elements as there are lanes.
 float scale_and_add_row(float* __restrict x, float scale, const float* added, int64_t n);
-// x = exp(x - least), 0 behind `valid`; returns the sum: of each lane in order, then in halves.
-float exp_row(float* x, float least, int64_t valid, int64_t n);
-// The sum of x[i] * y[i], in kFoldLanes sums that are then joined.
-float dot(const float* x, const float* y, int64_t n);
-void multiply_row(float* x, float factor, int64_t n);
+// x = exp(x - shift), of each row its own, and 0 where no key is seen, as in all of a row whose
+// shift is minus infinity; sums: those of each lane in order, then in halves. Then x is rounded to
+// bf16, if it is wanted.
+void exp_rows(const ScoreRows& scores, const float* shifts, float* sums, bool rounds);
+// The same of x = exp(x * scale - logsumexp), the probabilities p, without sums; and the gradients
+// of p, in rows that lie as the scores do, become those of scores: d = p * (d - delta) *
+// outer_scale.
+struct ScoreGradients {
+  float* first;
+  const float *logsumexp, *deltas;  // of each row
+  float scale, outer_scale;
+};
+void gradient_rows(const ScoreRows& scores, const ScoreGradients& gradients, bool rounds);
+
+// Of n queries, as a block of keys with its own greatest scores comes: the greatest so far, and by
+// what the sums before are to be multiplied, 0 where there are none.
+void join_greatest(float* greatest, const float* own, float* factors, int64_t n);
+// sums = sums * factors + own.
+void join_sums(float* sums, const float* factors, const float* own, int64_t n);
 // Of n queries: factors = 1 / sum, sums = greatest + log(sum); 1 and minus infinity where the sum
 // is 0, because the query sees no key.
 void end_rows(float* sums, const float* greatest, float* factors, int64_t n);
-// The gradient of scores from that of probabilities: d = p * (d - delta) * scale.
-void gradient_row(float* d, const float* p, float delta, float scale, int64_t n);
-// x = x as bf16.
-void round_row_to_bf16(float* x, int64_t n);
+
+// Of `count` rows, `row` elements apart: dots = the sum of x[i] * y[i] over the first n elements,
+// in kFoldLanes sums that are then joined.
+void dot_rows(float* dots, const float* x, const float* y, int64_t row, int64_t count, int64_t n);
+// x = x * the row's factor, in all of a row.
+void multiply_rows(float* x, const float* factors, int64_t row, int64_t count);
 
 // What an instruction of attention says, forward or backward.
 struct AttentionCall {
@@ -78,18 +102,20 @@ struct AttentionCall {
     if (!causal) return count;
     return std::clamp<int64_t>(query + 1 - first, 0, count);
   }
-  // Scores of keys [first, first + count) of one query become scores * scale + mask; returns the
-  // greatest of them, as scale_row() does.
-  float scale_and_mask(float* scores, int64_t batch, int64_t head, int64_t query, int64_t first,
-                       int64_t count) const;
+  // Of the rows of a block, the same with `count` keys.
+  void find_seen(int64_t query, int64_t rows, int64_t first, int64_t count, int32_t* found) const {
+    for (int64_t i = 0; i < rows; ++i)
+      found[i] = static_cast<int32_t>(seen(query + i, first, count));
+  }
+  // Scores of the queries from `query` and the keys from `first` on become scores * scale + mask;
+  // the greatest of each row, as scale_rows() finds them.
+  void scale_and_mask(const ScoreRows& scores, int64_t batch, int64_t head, int64_t query,
+                      int64_t first, float* greatest) const;
 
-  // Where all tensors are bf16, the operands of every product are: those that are made here are
-  // rounded, as PyTorch does it.
+  // Where all tensors are bf16, the operands of every product are: probabilities and gradients of
+  // scores are rounded, as PyTorch does it.
   void multiply(const SmallProduct& product) const {
     is_bf16 ? multiply_bf16(product) : native::multiply(product);
-  }
-  void round_row(float* x, int64_t n) const {
-    if (is_bf16) round_row_to_bf16(x, n);
   }
 
   int64_t batch = 0, heads = 0, queries = 0, dim = 0, keys = 0;

@@ -22,7 +22,7 @@ inline void store(float* to, Vector x) { _mm512_storeu_ps(to, x.all); }
 inline Vector repeat(float x) { return {_mm512_set1_ps(x)}; }
 inline Vector fma(Vector a, Vector b, Vector c) { return {_mm512_fmadd_ps(a.all, b.all, c.all)}; }
 inline Vector add(Vector a, Vector b) { return {_mm512_add_ps(a.all, b.all)}; }
-constexpr int kRows = 6, kVectors = 4;  // of a tile: 24 of 32 registers are sums
+constexpr int kSums = 24, kVectors = 4;  // registers that hold sums, of 32; at most, across a tile
 #elif defined(__AVX2__) && defined(__FMA__)
 struct Vector {
   __m256 low, high;
@@ -39,7 +39,7 @@ inline Vector fma(Vector a, Vector b, Vector c) {
 inline Vector add(Vector a, Vector b) {
   return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
 }
-constexpr int kRows = 6, kVectors = 1;  // 12 of 16 registers
+constexpr int kSums = 6, kVectors = 1;  // two registers each, of 16
 #else
 struct Vector {
   float lanes[kColumns];
@@ -66,38 +66,42 @@ inline Vector add(Vector a, Vector b) {
   for (int i = 0; i < kColumns; ++i) a.lanes[i] = a.lanes[i] + b.lanes[i];
   return a;
 }
-constexpr int kRows = 6, kVectors = 1;
+constexpr int kSums = 6, kVectors = 1;
 #endif
 
-// What a tile sums up, in registers.
+// Rows of a tile: few columns have more of them, so that enough sums are under way.
 template <int vectors>
+constexpr int kRows = kSums / vectors < 12 ? kSums / vectors : 12;
+
+// What a tile sums up, in registers.
+template <int rows, int vectors>
 struct Sums {
-  Vector of[kRows][vectors];
+  Vector of[rows][vectors];
 };
 
 template <int rows, int vectors>
-void clear(Sums<vectors>& sums) {
-#pragma GCC unroll 8
+void clear(Sums<rows, vectors>& sums) {
+#pragma GCC unroll 12
   for (int i = 0; i < rows; ++i) {
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int v = 0; v < vectors; ++v) sums.of[i][v] = repeat(0);
   }
 }
 
 // Adds a[.][k] * b[k][.] of every so many k from `first` to before `end`.
 template <int rows, int vectors>
-void sum_up(Sums<vectors>& sums, const SmallProduct& p, const float* a, const float* b,
+void sum_up(Sums<rows, vectors>& sums, const SmallProduct& p, const float* a, const float* b,
             int64_t first, int64_t end, int64_t every) {
   a += first * p.a_column;
   b += first * p.b_row;
   for (int64_t k = first; k < end; k += every, a += every * p.a_column, b += every * p.b_row) {
     Vector right[vectors];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int v = 0; v < vectors; ++v) right[v] = load(b + v * kColumns);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int i = 0; i < rows; ++i) {
       const Vector left = repeat(a[i * p.a_row]);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
       for (int v = 0; v < vectors; ++v) sums.of[i][v] = fma(left, right[v], sums.of[i][v]);
     }
   }
@@ -107,19 +111,19 @@ void sum_up(Sums<vectors>& sums, const SmallProduct& p, const float* a, const fl
 struct InOrder {
   template <int rows, int vectors>
   static void tile(const SmallProduct& p, float* c, const float* a, const float* b) {
-    Sums<vectors> sums;
-    clear<rows>(sums);
+    Sums<rows, vectors> sums;
+    clear(sums);
     if (p.adds) {
-#pragma GCC unroll 8
+#pragma GCC unroll 12
       for (int i = 0; i < rows; ++i) {
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (int v = 0; v < vectors; ++v) sums.of[i][v] = load(c + i * p.c_row + v * kColumns);
       }
     }
-    sum_up<rows>(sums, p, a, b, 0, p.depth, 1);
-#pragma GCC unroll 8
+    sum_up(sums, p, a, b, 0, p.depth, 1);
+#pragma GCC unroll 12
     for (int i = 0; i < rows; ++i) {
-#pragma GCC unroll 8
+#pragma GCC unroll 12
       for (int v = 0; v < vectors; ++v) store(c + i * p.c_row + v * kColumns, sums.of[i][v]);
     }
   }
@@ -136,11 +140,11 @@ struct InPairs {
     }
     for (int64_t first = 0; first < p.depth; first += kPairDepth) {
       const int64_t full = first + kPairDepth, end = p.depth < full ? p.depth : full;
-      Sums<vectors> even, odd;
-      clear<rows>(even);
-      clear<rows>(odd);
-      sum_up<rows>(even, p, a, b, first, end, 2);
-      sum_up<rows>(odd, p, a, b, first + 1, end, 2);
+      Sums<rows, vectors> even, odd;
+      clear(even);
+      clear(odd);
+      sum_up(even, p, a, b, first, end, 2);
+      sum_up(odd, p, a, b, first + 1, end, 2);
       for (int i = 0; i < rows; ++i) {
         for (int v = 0; v < vectors; ++v) {
           // AMX fills what is missing with zeros, so minus zero becomes zero.
@@ -160,23 +164,29 @@ void tile(const SmallProduct& p, int64_t row, int64_t column) {
                                       p.b + column);
 }
 
+// The last rows of some columns, fewer than a tile has.
+template <typename Order, int vectors, int rows>
+void last_rows(const SmallProduct& p, int64_t row, int64_t column) {
+  if constexpr (rows > 0) {
+    if (p.rows - row == rows) return tile<Order, rows, vectors>(p, row, column);
+    last_rows<Order, vectors, rows - 1>(p, row, column);
+  }
+}
+
 template <typename Order, int vectors>
 void rows_of(const SmallProduct& p, int64_t column) {
+  constexpr int rows = kRows<vectors>;
   int64_t row = 0;
-  for (; row + kRows <= p.rows; row += kRows) tile<Order, kRows, vectors>(p, row, column);
-  switch (p.rows - row) {
-    case 5:
-      return tile<Order, 5, vectors>(p, row, column);
-    case 4:
-      return tile<Order, 4, vectors>(p, row, column);
-    case 3:
-      return tile<Order, 3, vectors>(p, row, column);
-    case 2:
-      return tile<Order, 2, vectors>(p, row, column);
-    case 1:
-      return tile<Order, 1, vectors>(p, row, column);
-    default:
-      return;
+  for (; row + rows <= p.rows; row += rows) tile<Order, rows, vectors>(p, row, column);
+  last_rows<Order, vectors, rows - 1>(p, row, column);
+}
+
+// The last columns, fewer than `vectors + 1` vectors.
+template <typename Order, int vectors>
+void last_columns(const SmallProduct& p, int64_t column) {
+  if constexpr (vectors > 0) {
+    if (p.columns - column == vectors * kColumns) return rows_of<Order, vectors>(p, column);
+    last_columns<Order, vectors - 1>(p, column);
   }
 }
 
@@ -185,7 +195,7 @@ void multiply_tiles(const SmallProduct& p) {
   int64_t column = 0;
   for (; column + kVectors * kColumns <= p.columns; column += kVectors * kColumns)
     rows_of<Order, kVectors>(p, column);
-  for (; column < p.columns; column += kColumns) rows_of<Order, 1>(p, column);
+  last_columns<Order, kVectors - 1>(p, column);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
 
 #include "runtime/kernel/native/copies/transpose.h"
 #include "runtime/kernel/native/copy_rows.h"
@@ -52,10 +53,11 @@ void copy_plane(std::byte* to_bytes, const std::byte* from_bytes, const Plane& p
   const bool repeats = p.from_stride == 0 && (p.rows == 1 || p.from_step == 0);
   if (p.to_stride == 1 && p.from_stride == 1) return copy_dense_rows(to, from, p);
   if (p.to_stride == 1 && repeats) return fill_rows(to, *from, p);
-  if constexpr (sizeof(T) == sizeof(float)) {
+  if constexpr (sizeof(T) == 2 || sizeof(T) == 4) {
+    using Bits = std::conditional_t<sizeof(T) == 2, uint16_t, float>;
     if (p.to_stride == 1 && p.from_step == 1)
-      return transpose(reinterpret_cast<float*>(to_bytes), p.to_step,
-                       reinterpret_cast<const float*>(from_bytes), p.from_stride, p.length, p.rows);
+      return transpose(reinterpret_cast<Bits*>(to_bytes), p.to_step,
+                       reinterpret_cast<const Bits*>(from_bytes), p.from_stride, p.length, p.rows);
   }
   for (int64_t row = 0; row < p.rows; ++row, to += p.to_step, from += p.from_step) {
     if (p.to_stride == 1 && p.from_stride == 0) {

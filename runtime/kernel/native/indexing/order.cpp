@@ -30,11 +30,10 @@ bool precedes(T x, T y) {
   return kDescending ? less(y, x) : less(x, y);
 }
 
+// A value and its index. A pair is copied member by member, where a plain struct would be read at
+// once, which has to wait until both of its members are written.
 template <typename T>
-struct Element {
-  T value;
-  int32_t index;
-};
+using Element = std::pair<T, int32_t>;
 
 // All elements of a row in order.
 struct InOrder {
@@ -43,10 +42,10 @@ struct InOrder {
   template <bool kDescending, typename T>
   void arrange(std::span<Element<T>> row, int64_t /*taken*/) const {
     const auto before = [](const Element<T>& a, const Element<T>& b) {
-      return precedes<kDescending>(a.value, b.value);
+      return precedes<kDescending>(a.first, b.first);
     };
     const auto before_or_first = [before](const Element<T>& a, const Element<T>& b) {
-      return before(a, b) || (!before(b, a) && a.index < b.index);
+      return before(a, b) || (!before(b, a) && a.second < b.second);
     };
     stable ? std::sort(row.begin(), row.end(), before_or_first)
            : std::sort(row.begin(), row.end(), before);
@@ -61,7 +60,7 @@ struct TopK {
   void arrange(std::span<Element<T>> row, int64_t taken) const {
     if (taken == 0) return;
     const auto before = [](const Element<T>& a, const Element<T>& b) {
-      return precedes<kDescending>(a.value, b.value);
+      return precedes<kDescending>(a.first, b.first);
     };
     const auto length = static_cast<int64_t>(row.size());
     if (taken <= length / kOfMany) {
@@ -105,8 +104,8 @@ class Sort final : public Kernel {
         const int64_t to = at[1] + i * of_.rows.inner_stride(1);
         const int64_t to_indices = at[2] + i * of_.rows.inner_stride(2);
         for (int64_t k = 0; k < of_.taken; ++k) {
-          values_.put(values, to + k * of_.values_stride, row_[k].value);
-          indices[to_indices + k * of_.indices_stride] = row_[k].index;
+          values_.put(values, to + k * of_.values_stride, row_[k].first);
+          indices[to_indices + k * of_.indices_stride] = row_[k].second;
         }
       }
     });

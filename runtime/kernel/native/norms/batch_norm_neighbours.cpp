@@ -101,6 +101,15 @@ DC_VECTOR_CLONES void gradients_of_x(T* out, int64_t out_step, const T* g, int64
                     factors, n);
 }
 
+// n numbers become `times` of each, in place.
+template <typename T>
+DC_VECTOR_CLONES void repeat_each(T* numbers, int64_t n, int64_t times) {
+  for (int64_t i = n; i-- > 0;) {
+    const T number = numbers[i];
+    for (int64_t k = 0; k < times; ++k) numbers[i * times + k] = number;
+  }
+}
+
 // One number for each channel of a block, or each of its lanes.
 template <typename T>
 using Numbers = T[kBlock];
@@ -168,13 +177,15 @@ class Neighbours : public Kernel {
   // channels.
   template <typename U>
   void spread(U* numbers, int64_t n) const {
-    if (width() == 1) return;
-    for (int64_t i = n; i-- > 0;) std::fill_n(numbers + i * width(), width(), U{numbers[i]});
+    if (width() > 1) repeat_each(numbers, n, width());
   }
   void join(double* sums, int64_t n) const {
     if (width() == 1) return;
-    for (int64_t i = 0; i < n; ++i)
-      sums[i] = fold_chunk<SumFold<double>, double>(sums + i * width(), width());
+    Numbers<double> joined;
+    using Sum = SumFold<double>;
+    width() <= kFoldLanes / 2 ? fold_few_chunks<Sum, double>(joined, sums, width(), n, width())
+                              : fold_long_chunks<Sum, double>(joined, sums, width(), n, width());
+    std::copy_n(joined, n, sums);
   }
 
   BatchNormTensors<T> t_;

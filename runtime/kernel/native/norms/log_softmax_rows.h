@@ -12,6 +12,25 @@ template <typename T>
 DC_VECTOR_CLONES void exp_of_difference(T* out, const T* x, T shift, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = math::exp(x[i] - shift);
 }
+// The same of kFoldLanes to kBlock elements, and their sum in the order of fold.h.
+template <typename T>
+DC_VECTOR_CLONES T sum_of_exp(T* out, const T* x, T shift, int64_t n) {
+  T lanes[kFoldLanes] = {};
+  const int64_t full = n - n % kFoldLanes;
+  for (int64_t i = 0; i < full; i += kFoldLanes) {
+#pragma GCC ivdep
+    for (int64_t k = 0; k < kFoldLanes; ++k) {
+      const T power = math::exp(x[i + k] - shift);
+      out[i + k] = power;
+      lanes[k] = lanes[k] + power;
+    }
+  }
+  for (int64_t i = full; i < n; ++i) {
+    out[i] = math::exp(x[i] - shift);
+    lanes[i - full] = lanes[i - full] + out[i];
+  }
+  return join_lanes<kFoldLanes, SumFold<T>>(lanes);
+}
 // `log_of_sum`: of the sum of exp(x - largest) over the row.
 template <typename T>
 DC_VECTOR_CLONES void log_softmax_of(T* __restrict out, const T* x, T largest, T log_of_sum,
@@ -40,8 +59,13 @@ double sum_of_powers(RowBlocks<T>& x, int64_t n, T largest, Place&& place) {
   double sum = 0;
   in_blocks(n, [&](int64_t first, int64_t count) {
     T* powers = place(first);
-    exp_of_difference(powers, x.read(first, count), largest, count);
-    sum += fold_chunk<SumFold<T>, T>(powers, count);
+    const T* from = x.read(first, count);
+    if (count >= kFoldLanes) {
+      sum += sum_of_exp(powers, from, largest, count);
+    } else {
+      exp_of_difference(powers, from, largest, count);
+      sum += fold_chunk<SumFold<T>, T>(powers, count);
+    }
   });
   return sum;
 }

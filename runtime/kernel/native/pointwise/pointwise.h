@@ -9,7 +9,8 @@
 //   operator()(...)     T, or bool; pure, free of branches that keep it out of vector code
 //   is_common(x), of_common(x)  of a float: whether of_common() gives the same bits in less time;
 //                       optional, of operators of one operand
-//   kMask               index of the operand that is a bool whatever T is; optional
+//   of_bf16(x)          of a bf16: the bits that operator() and one rounding give; optional,
+//   likewise kMask               index of the operand that is a bool whatever T is; optional
 //   kRounds             a mask of the operands that are rounded to the type that all have in common
 //                       before they are computed with, as PyTorch does where no result hides it;
 //                       optional
@@ -185,8 +186,15 @@ template <typename Op>
   return others == 0;
 }
 
+template <typename Op, typename Out, typename A>
+constexpr bool knows_bf16() {
+  return requires(Op op, A x) { op.of_bf16(x); }
+  &&std::is_same_v<A, BF16>&& std::is_same_v<Out, BF16>;
+}
+
 // kOnes: a mask of the operands that have one element for a whole row. Flat: an operator that was
-// called, not inlined, would be code for the oldest CPU.
+// called, not inlined, would be code for the oldest CPU. A result is an operand's memory or does
+// not overlap it, which GCC would find out before every row.
 template <int kOnes, typename Op, typename Out, typename A>
 [[gnu::flatten]] DC_VECTOR_CLONES void apply(Op op, const Plane& plane, Out* out, const A* a) {
   for (int64_t row = 0; row < plane.rows; ++row) {
@@ -198,6 +206,12 @@ template <int kOnes, typename Op, typename Out, typename A>
         continue;
       }
     }
+    if constexpr (knows_bf16<Op, Out, A>() && kOnes == 0) {
+#pragma GCC ivdep
+      for (int64_t i = 0; i < plane.length; ++i) to[i] = op.of_bf16(x[i]);
+      continue;
+    }
+#pragma GCC ivdep
     for (int64_t i = 0; i < plane.length; ++i) to[i] = element<Out>(op(at<kOnes & 1>(x, i)));
   }
 }
@@ -208,6 +222,7 @@ template <int kOnes, typename Op, typename Out, typename A, typename B>
     Out* __restrict to = out + row * plane.steps[0];
     const A* x = a + row * plane.steps[1];
     const B* y = b + row * plane.steps[2];
+#pragma GCC ivdep
     for (int64_t i = 0; i < plane.length; ++i)
       to[i] = element<Out>(op(at<kOnes & 1>(x, i), at<(kOnes & 2) != 0>(y, i)));
   }
@@ -220,6 +235,7 @@ template <int kOnes, typename Op, typename Out, typename A, typename B, typename
     const A* x = a + row * plane.steps[1];
     const B* y = b + row * plane.steps[2];
     const C* z = c + row * plane.steps[3];
+#pragma GCC ivdep
     for (int64_t i = 0; i < plane.length; ++i) {
       to[i] = element<Out>(
           op(at<kOnes & 1>(x, i), at<(kOnes & 2) != 0>(y, i), at<(kOnes & 4) != 0>(z, i)));

@@ -94,13 +94,17 @@ inline void join_element(T& into, T x) {
   Fold::join(into, x);
 }
 
-// lanes[0] joined with the others, `count` (a power of two) in all, in halves.
-template <typename Fold, typename T>
-inline T join_lanes(T* lanes, int64_t count) {
-  for (int64_t half = count / 2; half > 0; half /= 2) {
-    for (int64_t k = 0; k < half; ++k) Fold::join(lanes[k], lanes[k + half]);
+// lanes[0] joined with the others, kCount (a power of two) in all, in halves. Each half is a loop
+// of its own, whose length the compiler knows.
+template <int64_t kCount, typename Fold, typename T>
+[[gnu::always_inline]] inline T join_lanes(T* lanes) {
+  if constexpr (kCount > 1) {
+    constexpr int64_t kHalf = kCount / 2;
+    for (int64_t k = 0; k < kHalf; ++k) Fold::join(lanes[k], lanes[k + kHalf]);
+    return join_lanes<kHalf, Fold>(lanes);
+  } else {
+    return lanes[0];
   }
-  return lanes[0];
 }
 
 // The same for fewer elements than lanes: those without an element change nothing.
@@ -112,7 +116,10 @@ inline T fold_few(const T* x, int64_t n) {
     lanes[i] = Fold::neutral();
     if (i < n) join_element<Fold>(lanes[i], x[i]);
   }
-  return join_lanes<Fold>(lanes, count);
+  for (int64_t half = count / 2; half > 0; half /= 2) {
+    for (int64_t k = 0; k < half; ++k) Fold::join(lanes[k], lanes[k + half]);
+  }
+  return lanes[0];
 }
 
 template <typename Fold>
@@ -205,7 +212,7 @@ template <typename Fold, typename T, typename E>
         join_element<Fold>(lanes[k], T{native::load(x[i + k])});
     }
     for (int64_t i = full; i < n; ++i) join_element<Fold>(lanes[i - full], T{native::load(x[i])});
-    return join_lanes<Fold>(lanes, kFoldLanes);
+    return join_lanes<kFoldLanes, Fold>(lanes);
   } else {
     using W = Wide<T>;
     typename W::Vector sums[W::kVectors];
@@ -251,7 +258,7 @@ template <int64_t kLanes, bool kFull, typename Fold, typename T>
       lanes[k] = Fold::neutral();
       if (kFull || k < n) join_element<Fold>(lanes[k], x[i * step + k]);
     }
-    results[i] = join_lanes<Fold>(lanes, kLanes);
+    results[i] = join_lanes<kLanes, Fold>(lanes);
   }
 }
 template <int64_t kLanes, typename Fold, typename T>
