@@ -66,9 +66,9 @@ Status Descent::run_otherwise(int tries) {
         best.score.time.v / kNearOtherwise <= state_.score().time.v / 100)
       near.push_back(other);
   }
+  const int each = near.empty() ? 0 : tries / static_cast<int>(near.size());
   for (const Keeping other : near) {
-    if (!state_.is_enough())
-      DC_RETURN_IF_ERROR(run_within(other, tries / static_cast<int>(near.size())));
+    if (each > 0 && !state_.is_enough()) DC_RETURN_IF_ERROR(run_within(other, each));
   }
   return {};
 }
