@@ -10,7 +10,6 @@
 
 #include "src/base/text.h"
 #include "src/ir/effects.h"
-#include "src/passes/fuse/early_readers.h"
 #include "src/passes/fuse/elementwise_groups.h"
 #include "src/passes/fuse/fused_kernel.h"
 #include "src/passes/fuse/fusible_reduction.h"
@@ -238,13 +237,11 @@ void fuse_program(Graph& graph, int64_t most_operators, const passes::Options& o
 
 base::Result<Change> fuse_elementwise(ir::Step& step, const PassContext& context) {
   Counts counts;
-  bool has_moved = false;
   for (ir::Program& program : step.programs) {
-    has_moved = move_readers_early(program.graph) || has_moved;
     fuse_program(program.graph, context.argument.value_or(1), context.options, context.cost,
                  counts);
   }
-  if (counts.kernels == 0) return has_moved ? Change::Yes : Change::No;
+  if (counts.kernels == 0) return Change::No;
   base::Remark remark{"fuse-elementwise",
                       "operators-fused",
                       {},
