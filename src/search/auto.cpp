@@ -19,7 +19,7 @@ namespace dc::search {
 namespace {
 
 // Of default_effort(), up to so many nodes; of larger models in proportion less.
-constexpr int kLeastEffort = 40, kLeastOfAll = 8;
+constexpr int64_t kLeastEffort = 40, kLeastOfAll = 8;
 constexpr int64_t kManyNodes = 50'000;
 
 using base::Result;

@@ -16,7 +16,7 @@ NllLossCall read_rows(Call& call, const BoundTensor& loss, std::optional<BoundTe
   of.reduction = call.integer("reduction", kMeanOfRows);
   of.ignored = call.integer("ignore_index", -100);
   of.loss = loss;
-  of.total = std::move(total);
+  of.total = total;
   call.require(of.self.sizes.size() == 2 && of.target.sizes.size() == 1 &&
                    of.target.sizes[0] == of.self.sizes[0] && of.target.dtype == base::DType::I64,
                "only rows of classes with one class number each have a kernel");

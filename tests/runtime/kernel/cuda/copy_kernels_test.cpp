@@ -131,7 +131,7 @@ TEST(CudaEmbedding, OfARowThatThereIsNotIsNaN) {
 TEST(CudaScatter, OfEqualIndicesGivesTheBitsOfTheCpu) {
   for (const DType dtype : {DType::F32, DType::BF16}) {
     KernelBench bench;
-    std::vector<int64_t> numbers(4 * 20);
+    std::vector<int64_t> numbers(80);
     for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int64_t>(i * 5 % 7);
     const int32_t self = noisy(bench, dtype, {4, 9}, 1), src = noisy(bench, dtype, {4, 20}, 2),
                   index = bench.filled(DType::I64, {4, 20}, numbers),
