@@ -79,9 +79,14 @@ const PassCall* find_call(const Chain& chain, std::string_view name) {
   return found == chain.end() ? nullptr : &*found;
 }
 
+bool makes_exchanges(const passes::Pass& pass) {
+  return pass.name == "keep-jointly" || pass.name == "keep-parameters";
+}
+
 const PassCall* find_exchanges(const Chain& chain) {
-  const PassCall* jointly = find_call(chain, "keep-jointly");
-  return jointly ? jointly : find_call(chain, "keep-parameters");
+  const auto found = std::find_if(chain.begin(), chain.end(),
+                                  [](const PassCall& call) { return makes_exchanges(*call.pass); });
+  return found == chain.end() ? nullptr : &*found;
 }
 
 Keeping keeping_of(const Chain& chain) {
@@ -168,8 +173,7 @@ std::vector<const passes::Pass*> changeable_passes(const passes::Options& option
   for (const passes::Pass& pass : passes::all_passes()) {
     if (pass.needs != ir::Stage::Scheduled || pass.gives != ir::Stage::Scheduled) continue;
     if (!options.offload_space && offloads({&pass, {}})) continue;
-    if (only_others_have(pass) || pass.name == "keep-jointly" || pass.name == "keep-parameters")
-      continue;
+    if (only_others_have(pass) || makes_exchanges(pass)) continue;
     if (pass.name == "recompute" && options.recompute == passes::Recompute::Full) continue;
     result.push_back(&pass);
   }

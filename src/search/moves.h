@@ -36,7 +36,9 @@ passes::Chain with(const passes::Chain& chain, const passes::Pass& pass,
 enum class Keeping { Jointly, Parameters, Apart };
 inline constexpr int kKeepings = 3;
 Keeping keeping_of(const passes::Chain& chain);
-// The call of keep-jointly or keep-parameters; nullptr if the chain has neither.
+// keep-jointly and keep-parameters.
+bool makes_exchanges(const passes::Pass& pass);
+// The call of one of them; nullptr if the chain has neither.
 const passes::PassCall* find_exchanges(const passes::Chain& chain);
 
 // `chain` with what memory buys decided last, by so many exchanges (keep-jointly), and nothing kept

@@ -4,6 +4,7 @@
 
 #include "src/analysis/live_bytes.h"
 #include "src/layout/allocate.h"
+#include "src/search/moves.h"
 
 namespace dc::search {
 namespace {
@@ -13,9 +14,6 @@ using passes::Chain;
 using passes::PassCall;
 
 bool is_recompute(const PassCall& call) { return call.pass->name == "recompute"; }
-bool exchanges(const PassCall& call) {
-  return call.pass->name == "keep-jointly" || call.pass->name == "keep-parameters";
-}
 bool decides_stage(const PassCall& call) { return call.pass->name == "shard-parameters"; }
 bool is_layout(const PassCall& call) { return call.pass->gives == ir::Stage::Allocated; }
 
@@ -107,7 +105,7 @@ Result<ir::Step> ScheduledSteps::made(const Candidate& candidate) {
     is_last = is_last && change == passes::Change::No;
     // The next candidates change this chain further on, or here again; keep-jointly takes as long
     // as all other passes.
-    if ((!keeps && !exchanges(chain[done])) || done + 1 == end) continue;
+    if ((!keeps && !makes_exchanges(*chain[done].pass)) || done + 1 == end) continue;
     if (!is_last) last = std::make_shared<const ir::Step>(step);
     keeps = keeps && is_last;
     is_last = true;

@@ -295,7 +295,8 @@ Remark remark(const char* pass, const ir::Program& program, const JointChoice& c
 }
 
 // `activations`: whether they may be kept.
-base::Result<Change> keep(ir::Step& step, const PassContext& context, bool activations) {
+base::Result<Change> keep(const char* pass, ir::Step& step, const PassContext& context,
+                          bool activations) {
   for (const ir::Program& program : step.programs) {
     if (!Draft::can_hold(program)) return Change::No;
   }
@@ -342,19 +343,18 @@ base::Result<Change> keep(ir::Step& step, const PassContext& context, bool activ
     for (const auto& choice : chosen) choice->give_back(limit);
   }
   for (size_t p = 0; p < chosen.size(); ++p)
-    context.remarks.push_back(
-        remark(activations ? "keep-jointly" : "keep-parameters", step.programs[p], *chosen[p]));
+    context.remarks.push_back(remark(pass, step.programs[p], *chosen[p]));
   return Change::Yes;
 }
 
 }  // namespace
 
 base::Result<Change> keep_jointly(ir::Step& step, const PassContext& context) {
-  return keep(step, context, context.options.recompute != Recompute::Full);
+  return keep("keep-jointly", step, context, context.options.recompute != Recompute::Full);
 }
 
 base::Result<Change> keep_parameters(ir::Step& step, const PassContext& context) {
-  return keep(step, context, false);
+  return keep("keep-parameters", step, context, false);
 }
 
 }  // namespace dc::passes
