@@ -17,7 +17,9 @@ def require_plain_tensor(what, tensor):
     if tensor.is_quantized:
         raise ExportError(f"{what} is quantized; use .dequantize()")
     if not _is_plain(type(tensor)) and not isinstance(tensor, FakeTensor):
-        raise ExportError(f"{what} is a {type(tensor).__name__}, which has operators of its own; give a plain tensor (of data: .as_subclass(torch.Tensor))")
+        raise ExportError(
+            f"{what} is a {type(tensor).__name__}, a subclass that overrides PyTorch's operators; give a plain tensor (of data: .as_subclass(torch.Tensor))"
+        )
 
 
 def _is_plain(kind):

@@ -376,7 +376,7 @@ class ProgramBuilder:
 
 
 def _require_types(node):
-    """Element types that an operator is told to make are among those of the format."""
+    """The dtype arguments of operators are types that the archive format has."""
     from torch._export.serde.serialize import _TORCH_TO_SERIALIZE_DTYPE
 
     for value in torch.utils._pytree.tree_leaves((node.args, node.kwargs)):

@@ -95,7 +95,7 @@ inline void join_element(T& into, T x) {
 }
 
 // lanes[0] joined with the others, kCount (a power of two) in all, in halves. Each half is a loop
-// of its own, whose length the compiler knows.
+// with a length known at compile time.
 template <int64_t kCount, typename Fold, typename T>
 [[gnu::always_inline]] inline T join_lanes(T* lanes) {
   if constexpr (kCount > 1) {
