@@ -10,8 +10,8 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 
 # Equal numbers on every host: no fused multiply-add unless a kernel asks for it.
-# -Wno-restrict: GCC 12 warns wrongly about std::string operator+ (bug 105651).
-add_compile_options(-Wall -Wextra -Werror $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> -ffp-contract=off -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
+# -Wno-restrict: GCC 12 warns wrongly about std::string operator+ (bug 105651). -Wno-unknown-pragmas: clang does not know `#pragma GCC ivdep`.
+add_compile_options(-Wall -Wextra -Werror $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> $<$<CXX_COMPILER_ID:Clang>:-Wno-unknown-pragmas> -ffp-contract=off -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
 if(DCC_SANITIZE)
   add_compile_options(-fsanitize=${DCC_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${DCC_SANITIZE})

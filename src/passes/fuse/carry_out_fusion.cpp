@@ -48,7 +48,7 @@ Unit with_copies(Graph& graph, const std::vector<Fusions::Member>& group,
     ir::Origin origin = original.origin;
     origin.accumulates = false;
     const Node& copy = ir::Builder(graph, graph.next(member.node), std::move(origin))
-                           .repeat(original, std::move(read), "again.");
+                           .repeat(original, read, "again.");
     own[graph.node(member.node).results[0]] = copy.results[0];
     nodes.push_back(copy.id);
   }
