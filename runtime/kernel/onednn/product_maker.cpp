@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "runtime/kernel/native/attention/multiply.h"
 #include "runtime/kernel/native/product_sizes.h"
 #include "src/base/shape.h"
 
@@ -57,6 +58,35 @@ class Product final : public Kernel {
   int threads_;
 };
 
+// Each product of a batch, by native::multiply().
+class InPlace final : public Kernel {
+ public:
+  InPlace(const BoundTensor& left, const BoundTensor& right, const BoundTensor& result)
+      : left_(left.data),
+        right_(right.data),
+        result_(result.data),
+        count_(result.sizes.size() == 3 ? result.sizes[0] : 1),
+        rows_(result.sizes[result.sizes.size() - 2]),
+        depth_(left.sizes.back()),
+        columns_(result.sizes.back()) {}
+
+  base::Status launch(device::Stream& stream) override {
+    const auto* left = static_cast<const float*>(stream.resolve(left_));
+    const auto* right = static_cast<const float*>(stream.resolve(right_));
+    auto* result = static_cast<float*>(stream.resolve(result_));
+    for (int64_t i = 0; i < count_; ++i) {
+      native::multiply({result + i * rows_ * columns_, columns_, left + i * rows_ * depth_, 1,
+                        rows_, right + i * depth_ * columns_, columns_, rows_, depth_, columns_,
+                        false});
+    }
+    return {};
+  }
+
+ private:
+  void *left_, *right_, *result_;
+  int64_t count_, rows_, depth_, columns_;
+};
+
 }  // namespace
 
 Region ProductMaker::Operand::primitive_region(std::byte* scratch) const {
@@ -97,6 +127,7 @@ native::Made ProductMaker::make() {
 int64_t ProductMaker::scratch_bytes() {
   check();
   if (!call_.ok()) return 0;
+  if (is_in_place()) return 0;
   omp_set_num_threads(call_.threads());
   lay_out();
   primitive_ = guarded([this] { return primitive(); });
@@ -140,6 +171,15 @@ void ProductMaker::check() {
   auto strides = native::broadcast_strides(added_.tensor, c.sizes);
   call_.require(strides.has_value(), "what is added does not broadcast to the product");
   if (strides) added_strides_ = *std::move(strides);
+}
+
+// One long sum would be less exact than the product that is added to others, so there is none.
+bool ProductMaker::is_in_place() const {
+  const BoundTensor& result = result_.tensor;
+  if (left_.tensor.dtype != DType::F32 || call_.threads() != 1 || alpha_ != 1 || adds())
+    return false;
+  return base::is_contiguous(result.sizes, result.strides) &&
+         is_multiplied_in_place(matrices_of(left_.tensor), matrices_of(right_.tensor));
 }
 
 // A row that oneDNN adds to every row while it has the sums in registers. It is added after the
@@ -217,6 +257,7 @@ dnnl::matmul::primitive_desc ProductMaker::primitive() const {
 }
 
 std::unique_ptr<Kernel> ProductMaker::build(std::byte* scratch) {
+  if (is_in_place()) return std::make_unique<InPlace>(left_.tensor, right_.tensor, result_.tensor);
   return guarded([&]() -> std::unique_ptr<Kernel> {
     std::vector<Port> ports = {{DNNL_ARG_SRC, left_.data(scratch), left_.desc()},
                                {DNNL_ARG_WEIGHTS, right_.data(scratch), right_.desc()},

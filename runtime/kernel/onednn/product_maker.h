@@ -1,5 +1,6 @@
-// Makes matmul primitives of oneDNN and what is copied around them: for an instruction that is one
-// product, or for each of several products of an instruction.
+// Makes matmul primitives of oneDNN and what is copied around them, or takes native::multiply()
+// where it is faster: for an instruction that is one product, or for each of several of an
+// instruction.
 #pragma once
 
 #include <oneapi/dnnl/dnnl.hpp>
@@ -56,6 +57,7 @@ class ProductMaker {
   };
 
   void check();
+  bool is_in_place() const;  // by native::multiply()
   bool adds() const { return beta_ != 0; }
   bool adds_row() const;
   void lay_out();

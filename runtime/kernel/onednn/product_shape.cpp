@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/kernel/native/attention/multiply.h"
 #include "src/base/shape.h"
 #include "src/base/units.h"
 
@@ -34,6 +35,17 @@ bool is_copied_to_rows(const Matrices& m) {
   constexpr int64_t kLeast = int64_t{1} << 15;  // elements; of fewer, oneDNN's copy takes as long
   return m.sizes.size() == 2 && m.sizes[0] > 1 && m.sizes[1] > 1 && m.strides[0] == 1 &&
          m.strides[1] == m.sizes[0] && m.sizes[1] >= kLeast / m.sizes[0];
+}
+
+bool is_multiplied_in_place(const Matrices& left, const Matrices& right) {
+  constexpr int64_t kMostRight = int64_t{1} << 13, kMostLeft = int64_t{1} << 18;  // elements
+  constexpr int64_t kMostDepth = 256;
+  const size_t r = right.sizes.size() - 2, c = r + 1;
+  const int64_t depth = right.sizes[r], columns = right.sizes[c];
+  const bool lie_so = how_it_lies(left) == Lies::Whole && left.strides[r] == 1 &&
+                      how_it_lies(right) == Lies::Whole && right.strides[c] == 1;
+  return lie_so && columns % native::kColumns == 0 && depth <= kMostDepth &&
+         columns <= kMostRight / depth && left.sizes[r] <= kMostLeft / depth;
 }
 
 int64_t rows_of_block(int64_t rows) {

@@ -26,6 +26,10 @@ Lies how_it_lies(const Matrices& matrices);
 // columns lie one behind the other, as in the gradient of a weight. oneDNN copies it too, in more
 // time.
 bool is_copied_to_rows(const Matrices& matrices);
+// Whether native::multiply() multiplies these matrices of f32 where they are: a left side by
+// columns, as in the gradient of a weight, that the second-level cache has room for, and a right
+// side by rows that the first-level cache has. oneDNN copies the left side in more time.
+bool is_multiplied_in_place(const Matrices& left, const Matrices& right);
 // So many rows at once, as many as oneDNN's own copy has; more are blocks of them.
 inline constexpr int64_t kMostRowsCopied = 512;
 // Of the blocks of so many rows, the rows of all but the last, which may have fewer.

@@ -164,6 +164,37 @@ TEST_P(Products, OfBatches) {
            bench_.tensor(GetParam(), {1, 7, 5}));
 }
 
+// Of f32, a left side by columns and a right side in the first-level cache are multiplied where
+// they are: the sums in order, by fused multiply-adds.
+TEST_P(Products, OfALeftSideByColumnsAreSumsInOrder) {
+  if (GetParam() != DType::F32) GTEST_SKIP() << "bf16 goes to oneDNN";
+  for (const auto& [count, m, k, n] : std::vector<std::array<int64_t, 4>>{{1, 2, 2, 16},
+                                                                          {1, 256, 64, 64},
+                                                                          {1, 97, 255, 32},
+                                                                          {1, 1024, 256, 32},
+                                                                          {1, 5, 256, 32},
+                                                                          {1, 13, 8, 1008},
+                                                                          {4, 96, 64, 64},
+                                                                          {3, 7, 33, 48}}) {
+    SCOPED_TRACE(testing::Message() << count << "x" << m << "x" << k << "x" << n);
+    const int32_t a = filled({count, m, k}, {m * k, 1, m}), b = filled({count, k, n});
+    const int32_t out = bench_.tensor(DType::F32, {count, m, n});
+    for (int64_t i = 0; i < count * k * n; ++i) set(b, i, get(b, i) / 3);  // sums are rounded
+    run(instruction("aten.bmm.default", {tensor_arg(a, "self"), tensor_arg(b, "mat2")}, {out}));
+    for (int64_t of = 0; of < count; ++of) {
+      for (int64_t i = 0; i < m; ++i) {
+        for (int64_t j = 0; j < n; ++j) {
+          float sum = 0;
+          for (int64_t l = 0; l < k; ++l)
+            sum = std::fma(static_cast<float>(at(a, of, i, l)), static_cast<float>(at(b, of, l, j)),
+                           sum);
+          ASSERT_EQ(at(out, of, i, j), sum) << of << " " << i << " " << j;
+        }
+      }
+    }
+  }
+}
+
 TEST_P(Products, AndWhatIsAdded) {
   const int32_t a = filled({7, 9}), b = filled({9, 5}, {1, 9});
   const std::vector<std::pair<Sizes, Sizes>> forms = {

@@ -1,4 +1,5 @@
 // add_loss, square_sum, check_finite, clip_and_check.
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -246,6 +247,42 @@ TEST(ClipAndCheck, ANonFiniteLossStopsEverything) {
     EXPECT_EQ(s[base::kScalarAllFinite], 0);
     EXPECT_EQ(s[base::kScalarFinite], 0);
     EXPECT_EQ(s[base::kScalarFinite + 1], 0);
+  }
+}
+
+// Many short rows that lie one behind the other are handled at once, those with gaps one by one.
+TEST(NativeSoftmaxGradient, OfShortRowsHasTheBitsOfRowsWithGaps) {
+  for (const int64_t length : {1, 2, 3, 4, 7, 8, 15, 16, 17}) {
+    for (const int64_t rows : {1, 2, 33, 600}) {
+      KernelBench bench;
+      const int32_t g = bench.tensor(DType::F32, {rows, length}),
+                    y = bench.tensor(DType::F32, {rows, length}),
+                    gaps = bench.tensor(DType::F32, {rows, length}, {length + 1, 1}),
+                    dense = bench.tensor(DType::F32, {rows, length}),
+                    apart = bench.tensor(DType::F32, {rows, length}, {length + 2, 1});
+      std::mt19937 random(static_cast<uint32_t>(rows * 20 + length));
+      for (int64_t i = 0; i < rows * length; ++i) {
+        const auto draw = static_cast<float>(static_cast<int64_t>(random() % 2001) - 1000) / 300;
+        bench.data<float>(g)[i] = i % 7 == 0 ? -0.0f : draw;
+        bench.data<float>(y)[i] = static_cast<float>(random() % 1000) / 999;
+        bench.data<float>(gaps)[i / length * (length + 1) + i % length] = bench.data<float>(g)[i];
+      }
+      const auto run = [&](int32_t gradient, int32_t to) {
+        return run_native(bench,
+                          instruction("aten._softmax_backward_data.default",
+                                      {tensor_arg(gradient, "grad_output"), tensor_arg(y, "output"),
+                                       int_arg("dim", 1), int_arg("input_dtype", 7)},
+                                      {to}));
+      };
+      ASSERT_TRUE(run(g, dense).ok());
+      ASSERT_TRUE(run(gaps, apart).ok());
+      for (int64_t i = 0; i < rows * length; ++i) {
+        const float one = bench.data<float>(dense)[i],
+                    other = bench.data<float>(apart)[i / length * (length + 2) + i % length];
+        ASSERT_EQ(std::bit_cast<uint32_t>(one), std::bit_cast<uint32_t>(other))
+            << rows << " x " << length << ", " << i;
+      }
+    }
   }
 }
 

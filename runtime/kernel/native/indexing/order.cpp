@@ -97,27 +97,34 @@ class Sort final : public Kernel {
     const std::byte* self = self_.on(stream);
     std::byte* values = values_.on(stream);
     auto* indices = static_cast<int64_t*>(stream.resolve(of_.indices.data));
+    // Numbers that the compiler need not read again after each store of an index.
+    const int64_t taken = of_.taken, inner = of_.rows.inner();
+    const int64_t values_stride = of_.values_stride, indices_stride = of_.indices_stride;
+    const int64_t step = of_.rows.inner_stride(0), values_step = of_.rows.inner_stride(1),
+                  indices_step = of_.rows.inner_stride(2);
+    const std::span<Element<T>> row = row_;
     of_.rows.for_each_row([&](const Offsets& at) {
-      for (int64_t i = 0; i < of_.rows.inner(); ++i) {
-        read(self_.row(self, at[0] + i * of_.rows.inner_stride(0)));
-        order_.template arrange<kDescending, T>(row_, of_.taken);
-        const int64_t to = at[1] + i * of_.rows.inner_stride(1);
-        const int64_t to_indices = at[2] + i * of_.rows.inner_stride(2);
-        for (int64_t k = 0; k < of_.taken; ++k) {
-          values_.put(values, to + k * of_.values_stride, row_[k].first);
-          indices[to_indices + k * of_.indices_stride] = row_[k].second;
+      for (int64_t i = 0; i < inner; ++i) {
+        read(row, self_.row(self, at[0] + i * step));
+        order_.template arrange<kDescending, T>(row, taken);
+        const int64_t to = at[1] + i * values_step;
+        int64_t* to_indices = indices + at[2] + i * indices_step;
+        for (int64_t k = 0; k < taken; ++k) {
+          values_.put(values, to + k * values_stride, row[k].first);
+          to_indices[k * indices_stride] = row[k].second;
         }
       }
     });
   }
 
-  void read(const std::byte* from) {
+  void read(std::span<Element<T>> row, const std::byte* from) const {
     alignas(64) T block[kBlock];
-    for (int64_t first = 0; first < of_.length; first += kBlock) {
-      const int64_t n = std::min<int64_t>(kBlock, of_.length - first);
+    const auto length = static_cast<int64_t>(row.size());
+    for (int64_t first = 0; first < length; first += kBlock) {
+      const int64_t n = std::min<int64_t>(kBlock, length - first);
       const T* numbers = self_.read(block, from, first, n);
       for (int64_t i = 0; i < n; ++i)
-        row_[first + i] = {numbers[i], static_cast<int32_t>(first + i)};
+        row[first + i] = {numbers[i], static_cast<int32_t>(first + i)};
     }
   }
 

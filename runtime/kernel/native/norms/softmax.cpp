@@ -24,6 +24,14 @@ DC_VECTOR_CLONES void softmax_gradient(T* __restrict out, const T* g, const T* y
                                        int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = (g[i] - sum) * y[i];
 }
+// The same of rows that lie one behind the other.
+template <typename T>
+DC_VECTOR_CLONES void softmax_gradients(T* __restrict out, const T* g, const T* y, const T* sums,
+                                        int64_t rows, int64_t n) {
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t i = r * n; i < r * n + n; ++i) out[i] = (g[i] - sums[r]) * y[i];
+  }
+}
 template <typename T>
 DC_VECTOR_CLONES void products(T* __restrict out, const T* x, const T* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = x[i] * y[i];
@@ -84,16 +92,48 @@ class SoftmaxBackward final : public Kernel {
         g_(g, rows.stride(0)),
         y_(y, rows.stride(1)),
         to_(to, rows.stride(2)),
-        logarithm_(logarithm) {}
+        logarithm_(logarithm),
+        has_short_rows_(!logarithm && rows.length() > 0 && rows.length() <= kFoldLanes / 2 &&
+                        are_dense(rows)) {}
 
   base::Status launch(device::Stream& stream) override {
     std::byte *g = g_.on(stream), *y = y_.on(stream), *to = to_.on(stream);
+    if (has_short_rows_) {
+      const Iteration& first = rows_.first_elements();
+      first.for_each_row([&](const Offsets& at) {
+        short_rows(reinterpret_cast<const T*>(g_.row(g, at[0])),
+                   reinterpret_cast<const T*>(y_.row(y, at[1])),
+                   reinterpret_cast<T*>(to_.row(to, at[2])), first.inner());
+      });
+      return {};
+    }
     rows_.for_each(
         [&](const Offsets& at) { row(g_.row(g, at[0]), y_.row(y, at[1]), to_.row(to, at[2])); });
     return {};
   }
 
  private:
+  // Whether rows lie one behind the other, as what is computed with.
+  bool are_dense(const Rows& rows) const {
+    bool dense = g_.reader().direct && y_.reader().direct && to_.reader().direct;
+    for (size_t t = 0; t < 3; ++t)
+      dense = dense && rows.first_elements().inner_stride(t) == rows.length();
+    return dense;
+  }
+
+  // As row() does it, many rows in one call.
+  void short_rows(const T* g, const T* y, T* to, int64_t rows) const {
+    const int64_t n = rows_.length(), at_once = kBlock / n;
+    alignas(64) T buffer[kBlock], sums[kBlock];
+    for (; rows > 0; rows -= at_once, g += at_once * n, y += at_once * n, to += at_once * n) {
+      const int64_t count = std::min(rows, at_once);
+      products(buffer, g, y, count * n);
+      fold_few_chunks<SumFold<T>>(sums, buffer, n, count, n);
+      for (int64_t r = 0; r < count; ++r) sums[r] = sums[r] + T{};  // row() adds it to zero
+      softmax_gradients(to, g, y, sums, count, n);
+    }
+  }
+
   void row(const std::byte* g_row, const std::byte* y_row, std::byte* to) const {
     const int64_t n = rows_.length();
     RowBlocks<T> g(g_, g_row), y(y_, y_row);
@@ -123,6 +163,7 @@ class SoftmaxBackward final : public Kernel {
   Rows rows_;
   RowTensor<T> g_, y_, to_;
   bool logarithm_;
+  bool has_short_rows_;
 };
 
 template <Kind kKind>
