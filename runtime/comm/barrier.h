@@ -1,5 +1,6 @@
-// A barrier of all ranks of one communicator on the control page: a short spin, then sleep. It also
-// tells who is missing, who died, and whether all ranks came for the same thing.
+// A barrier of all ranks of one communicator on the control page: a short spin, a short while of
+// yielding, then sleep. It also tells who is missing, who died, and whether all ranks came for the
+// same thing.
 #pragma once
 
 #include <atomic>
@@ -28,6 +29,9 @@ class Barrier {
  private:
   base::Status fail(base::Status status);
   base::Status sleep_until_complete(uint32_t generation, Operation operation);
+  // Gives the core away until the barrier is complete (true) or it is time to sleep.
+  bool yield_until_complete(uint32_t generation);
+  bool shares_core() const;  // whether a peer came to a barrier on this thread's core last
   base::Status reason_to_give_up(Operation operation) const;
   base::Status missing(Operation operation) const;
   base::Status compare(uint64_t fingerprint) const;
@@ -38,7 +42,8 @@ class Barrier {
   Members members_;
   std::chrono::milliseconds timeout_;
   int spins_;
-  uint32_t count_ = 0;  // barriers completed by this rank
+  int64_t no_yield_before_ns_ = 0;  // of the monotonic clock
+  uint32_t count_ = 0;              // barriers completed by this rank
   base::Status failure_;
   std::atomic<bool> aborted_{false};
 };

@@ -33,6 +33,7 @@ struct alignas(64) GroupRecord {
 
 struct alignas(64) ArrivalRecord {
   std::atomic<uint32_t> count;            // barriers this rank arrived at
+  std::atomic<int32_t> core;              // on which it arrived last
   std::atomic<uint64_t> fingerprints[2];  // of the current and the previous one
 };
 

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -81,6 +82,31 @@ TEST(LocalChecked, ThreadsAndProcessesConform) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Local, testing::Values(1, 2, 3, 4, 5));
+
+// Milliseconds of processor time of the calling thread.
+double thread_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
+}
+
+// With ranks that have a core each and with more ranks than cores.
+TEST(LocalWaiting, ARankThatWaitsForLongSleeps) {
+  for (const int world : {2, 2 * static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))}) {
+    auto jobs = comm::connect_threads(world, {});
+    std::atomic<int> greedy{0}, failures{0};
+    on_threads(jobs, [&](int rank, comm::ProcessGroup& job) {
+      for (int round = 0; round < 3; ++round) {
+        if (rank == 0) std::this_thread::sleep_for(milliseconds(100));
+        const double before = thread_ms();
+        if (!job.control().barrier().ok()) ++failures;
+        if (thread_ms() - before > 20) ++greedy;
+      }
+    });
+    EXPECT_EQ(failures.load(), 0);
+    EXPECT_EQ(greedy.load(), 0) << "of " << world << " ranks, each for 100 ms";
+  }
+}
 
 TEST(LocalFailure, TimeoutNamesTheMissingRanks) {
   comm::CommOptions options;
