@@ -22,7 +22,7 @@ from torch.export.graph_signature import (
 )
 
 from . import default_types, fake_mode, strides
-from .capture import MODULE_KEY, strip
+from .capture import KEPT, MODULE_KEY, strip
 from .errors import ExportError
 
 aten = torch.ops.aten
@@ -211,8 +211,7 @@ class ProgramBuilder:
             self._cast_tangent()
         if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
             raise ExportError(
-                f"a backward writes in place ({node.target} in {_marks(node)['m'] or 'the module'}), as hooks of tensors and autograd "
-                "functions may; a step can only keep what the forward writes to a buffer"
+                f"a backward writes in place ({node.target} in {_marks(node)['m'] or 'the module'}), as hooks of tensors and autograd functions may; {KEPT}"
             )
         _require_types(node)
         new = self.graph.node_copy(node, lambda n: self.env[n])
