@@ -207,6 +207,8 @@ def _tracing_failed(error, step, root):
         )
     elif "set_ on a graph input" in first:
         cure = "write the values of a parameter or buffer with copy_() in the place of set_()"
+    elif "entirely functional graph" in first or "Unexpected fake buffer" in first:
+        cure = "the forward writes to a tensor that is not registered with the module, or keeps one in an attribute; register a buffer and write to it in place"
     elif "in tensor_tracker" in first:
         cure = "the forward reads a tensor that an earlier call left in an attribute; register a buffer and write to it in place"
     return f"tracing failed with {kind}{': ' + first if first else ''}{_own_line(error)}; {cure}"

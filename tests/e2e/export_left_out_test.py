@@ -204,6 +204,36 @@ class ParametersTest(LeftOutTest):
         module.held = [torch.ones(3)]
         export_train_step(module, inputs(), self.path(), **dynamic)
 
+    def test_buffers_that_are_not_registered_where_they_are_read(self):
+        """Those that the forward writes, and those whose values come with the weights; in another order of memory too."""
+        dynamic = {"dynamic_shapes": {"x": {0: "batch"}, "labels": {0: "batch"}}}
+
+        def module(act, seen=None, persistent=True):
+            module = Net(act)
+            module.register_buffer("seen", torch.ones(2, 6) if seen is None else seen, persistent=persistent)
+            module.held = [module.seen]
+            return module
+
+        def reads(m, x):
+            return m.fc(x) * m.held[0].sum(0)
+
+        def writes(m, x):
+            m.seen.add_(1)
+            return reads(m, x)
+
+        for made in (lambda: module(writes), lambda: module(writes, persistent=False), lambda: module(reads), lambda: module(reads, torch.ones(6, 2).t())):
+            for options in (dynamic, {**dynamic, "check": False}, {"headless": True}):
+                with (
+                    self.subTest(**options),
+                    self.assertRaisesRegex(ExportError, "with buffer seen from where it is not registered.*would hold what it is now"),
+                ):
+                    export_train_step(made(), inputs(), self.path(), **options)
+        export_train_step(module(reads, persistent=False), inputs(), self.path(), **dynamic)
+        part = torch.ones(3, 6)
+        partly = module(reads, part[:1])
+        partly.held = [part[1:]]
+        export_train_step(partly, inputs(), self.path(), **dynamic)
+
     def test_backward_in_the_forward(self):
         def act(m, x):
             m.fc(x).square().mean().backward()
