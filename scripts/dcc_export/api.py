@@ -29,7 +29,7 @@ from .precision import precision_notes
 from .program import LOSS_SCALE, ProgramBuilder, to_exported_program
 from .refusals import require_exportable, require_python
 from .repeats import HeldByPython, require_repeatable
-from .shared_memory import trained_storages
+from .shared_memory import with_values
 from .stock import check_stock
 from .step import StepModule, flatten_inputs
 from .ties import find_aliases
@@ -116,8 +116,9 @@ def export_train_step(
     step = StepModule(module, len(args), list(kwargs), autocast)
     examples = args + list(kwargs.values())
     require_exportable(step, root, headless)
-    step.trained_memory = trained_storages(Places(step).parameters)
+    step.registered = [with_values(Places(step).tensors())]
     with Places(step).contiguous(), uncompiled():
+        step.registered.append(with_values(Places(step).tensors()))
         options = {}
         if optimizer is not None or clip_norm is not None:
             options = _optimizer(step, root, optimizer, clip_norm)

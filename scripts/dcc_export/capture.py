@@ -26,6 +26,7 @@ from .recurrent import by_steps
 from .step import CHILD
 
 MODULE_KEY = "dcc_module"
+KEPT = "a step can only keep what the forward writes to a buffer"
 
 
 def strip(fqn, root):
@@ -42,11 +43,13 @@ class TracedStep(torch.nn.Module):
     """Owns each parameter and buffer of a StepModule once, and lends them to it for each call.
 
     Tied names and submodules registered twice thereby are one input with one gradient. `names`:
-    {name here: first name in the step}.
+    {name here: first name in the step}. What the last call lent stays there for its backward, in which
+    hooks of tensors, autograd functions and checkpoints read the module again; `take_back()` ends that.
     """
 
     def __init__(self, step, root):
         super().__init__()
+        self._lending, self._lent, self._set_data = contextlib.ExitStack(), {}, {}
         self._user = (step, Places(step))  # in a tuple: not a submodule
         self._root = root
         self.names = {}
@@ -61,22 +64,40 @@ class TracedStep(torch.nn.Module):
         step, places = self._user
         lent = {name: getattr(self, own) for own, name in self.names.items()}
         parameters = Untouched({strip(name, self._root): lent[name] for name in places.parameters})
-        with places.holding(lent):
-            with noticed(step.left_out), assignable_data() as before:
-                loss = step(*tensors)
-            parameters.require()
-            for fqn, module in step.named_modules():
-                require_no_backward_hooks(strip(fqn, self._root) or "the module", module)
-            for name, now in places.replaced(lent):
-                _write_back(name, lent[name], now, name in places.buffers)
-            for name, tensor in lent.items():
-                now = take_back(tensor, before)
-                if now is not None:
-                    with torch.autograd._unsafe_preserve_version_counter(tensor):  # to autograd, setting .data is no write
-                        _write_back(name, tensor, now, name in places.buffers or not tensor.requires_grad)
+        self.take_back()
+        self._lent = lent
+        self._lending.enter_context(places.holding(lent))
+        self._set_data = self._lending.enter_context(assignable_data())
+        with noticed(step.left_out):
+            loss = step(*tensors)
+        parameters.require()
+        for fqn, module in step.named_modules():
+            require_no_backward_hooks(strip(fqn, self._root) or "the module", module)
+        for name, now in list(places.replaced(lent)):
+            step.left_out.replaced.add(strip(name, self._root))
+            _write_back(name, lent[name], now, name in places.buffers)
+            self._lending.enter_context(places.holding({name: lent[name]}))
+        for name, tensor in lent.items():
+            now = take_back(tensor, self._set_data)
+            if now is not None:
+                with torch.autograd._unsafe_preserve_version_counter(tensor):  # to autograd, setting .data is no write
+                    _write_back(name, tensor, now, name in places.buffers or not tensor.requires_grad)
         # An input, or a view of one, has no backward to start from.
         own = loss._is_view() or any(loss is tensor for tensor in lent.values())
         return loss.clone() if own else loss
+
+    def require_kept(self):
+        """Raises ExportError if the backward has put another tensor where one was lent; what it writes in place is in the graph."""
+        _, places = self._user
+        for name, _ in places.replaced(self._lent):
+            raise ExportError(f"a backward replaces {strip(name, self._root)}, as hooks of tensors and autograd functions may; {KEPT}")
+        for name, tensor in self._lent.items():
+            if id(tensor) in self._set_data:
+                raise ExportError(f"a backward sets .data of {strip(name, self._root)}, as hooks of tensors and autograd functions may; {KEPT}")
+
+    def take_back(self):
+        """Every place of the module holds the module's own tensors again."""
+        self._lending.close()
 
 
 def _write_back(name, lent, now, is_buffer):
@@ -121,11 +142,13 @@ def _capture(step, flat_inputs, root):
         stack.enter_context(plain_calls())
         try:
             traced = TracedStep(step, root)
+            stack.callback(traced.take_back)
             joint = aot_export_joint_with_descriptors(stack, traced, tuple(flat_inputs), decompositions={})
         except ExportError:
             raise
         except Exception as error:
             raise ExportError(_tracing_failed(error, step, root)) from error
+        traced.require_kept()
         step.left_out.written_again |= written_again(joint.graph_module, traced.names)
         return joint.graph_module, traced.names
 
@@ -166,6 +189,10 @@ def _tracing_failed(error, step, root):
         cure = "eager PyTorch may run this where its tracing does not; write this line with other operators"
     if kind in ("DataDependentOutputException", "DynamicOutputShapeException"):
         cure = "a value of a tensor decides control flow or a shape; use a static formulation (for masks pass a ready 4-D mask, for experts a fixed capacity)"
+    elif "modified by an inplace operation" in first and step.left_out.replaced:
+        name = min(step.left_out.replaced)
+        first = f"the backward reads what {name} was before the forward replaced it"
+        cure = f"compute with {name}.clone() there, and replace {name} as before"
     elif "modified by an inplace operation" in first:
         cure = "PyTorch cannot run this backward either; write to a copy, for example with .clone()"
     elif "post accumulate grad hooks" in first:
@@ -180,6 +207,8 @@ def _tracing_failed(error, step, root):
         )
     elif "set_ on a graph input" in first:
         cure = "write the values of a parameter or buffer with copy_() in the place of set_()"
+    elif "entirely functional graph" in first or "Unexpected fake buffer" in first:
+        cure = "the forward writes to a tensor that is not registered with the module, or keeps one in an attribute; register a buffer and write to it in place"
     elif "in tensor_tracker" in first:
         cure = "the forward reads a tensor that an earlier call left in an attribute; register a buffer and write to it in place"
     return f"tracing failed with {kind}{': ' + first if first else ''}{_own_line(error)}; {cure}"

@@ -38,5 +38,5 @@ def take_back(tensor, before):
     if id(tensor) not in before:
         return None
     now = tensor.detach()
-    tensor.elem = before[id(tensor)][1]
+    _, tensor.elem = before.pop(id(tensor))
     return now

@@ -27,6 +27,7 @@ class LeftOut:
 
     saving: set = dataclasses.field(default_factory=set)  # hooks on saved tensors that are not PyTorch's own
     written_again: set = dataclasses.field(default_factory=set)  # buffers that are written under torch.utils.checkpoint
+    replaced: set = dataclasses.field(default_factory=set)  # buffers in whose place it puts other tensors
     seeds: set = dataclasses.field(default_factory=set)  # functions that set the state of random numbers
     ranks: set = dataclasses.field(default_factory=set)  # where the forward asks torch.distributed for ranks
 

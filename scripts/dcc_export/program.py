@@ -22,11 +22,15 @@ from torch.export.graph_signature import (
 )
 
 from . import default_types, fake_mode, strides
-from .capture import MODULE_KEY, strip
+from .capture import KEPT, MODULE_KEY, strip
 from .errors import ExportError
+from .places import Places
+from .shared_memory import names_of
 
 aten = torch.ops.aten
 LOSS_SCALE = "loss_scale"
+_NOT_TRAINED = "would not train it there"
+_NOT_READ = "an exported step would hold what it is now"
 
 # The same views, declared as such.
 _SAFE = {
@@ -66,6 +70,7 @@ class ProgramBuilder:
         self.specs = []
         self.by_fqn = {}  # canonical fqn -> new placeholder
         self.constants = {}
+        self.written = set()  # names of the buffers that the forward writes
 
     def build(self):
         placeholders = [n for n in self.joint.graph.nodes if n.op == "placeholder"]
@@ -109,6 +114,8 @@ class ProgramBuilder:
             if not isinstance(what, desc.InputMutationAOTOutput):
                 continue
             source = what.mutated_input
+            if isinstance(source, desc.BufferAOTInput):
+                self.written.add(self._fqn(source))
             if isinstance(source, desc.ParamAOTInput):
                 raise ExportError(
                     f"the forward writes in place to parameter {self._fqn(source)}; only an optimizer may change it: make it a buffer, freeze it with requires_grad_(False), or write to a copy"
@@ -144,7 +151,7 @@ class ProgramBuilder:
                     f"{node.target!r} (a control-flow subgraph or a script object); replace it "
                     "by plain tensor code"
                 )
-            self._refuse_trained(value)
+            self._refuse_registered(value)
             fqn = f"lifted_tensor_{len(self.constants)}"
             new = self.graph.placeholder(f"c_{fqn}")
             value = getattr(value, "constant", None) if isinstance(value, FakeTensor) else value
@@ -156,15 +163,23 @@ class ProgramBuilder:
             self._spec(InputKind.CONSTANT_TENSOR, new, fqn)
             self.env[node] = new
 
-    def _refuse_trained(self, constant):
-        """Where fake tensors stand for the inputs, a trace takes any tensor that is not registered for a constant."""
-        fqn = None if isinstance(constant, FakeTensor) else self.step.trained_memory.get(constant.untyped_storage().data_ptr())
-        if fqn is None and not constant.requires_grad:
-            return
-        what = f"with parameter {strip(fqn, self.root)}" if fqn else "with a trained tensor"
+    def _refuse_registered(self, constant):
+        """Where fake tensors stand for the inputs, a trace takes any tensor that it does not find where it is registered for a constant."""
+        parameters, kept = Places(self.step).parameters, self._persistent_buffers() | self.written
+        registered = [] if isinstance(constant, FakeTensor) else self.step.registered
+        for fqn in sorted({name for found in registered for name in names_of(constant, found)}):
+            name = strip(fqn, self.root)
+            if fqn in parameters:
+                self._refuse_elsewhere(f"parameter {name}", _NOT_TRAINED if parameters[fqn].requires_grad else _NOT_READ)
+            if name in kept:
+                self._refuse_elsewhere(f"buffer {name}", _NOT_READ)
+        if constant.requires_grad:
+            self._refuse_elsewhere("a trained tensor", _NOT_TRAINED)
+
+    def _refuse_elsewhere(self, what, fault):
         raise ExportError(
-            f"the forward computes {what} from where it is not registered, as a list or an attribute, and would not train it there; "
-            "read a parameter where the module has registered it, or use nn.Parameter or nn.ParameterList"
+            f"the forward computes with {what} from where it is not registered, as a list or an attribute, and {fault}; "
+            "read a parameter or buffer where the module has registered it, or use nn.Parameter or nn.ParameterList"
         )
 
     def _add_user_inputs(self, placeholders):
@@ -211,8 +226,7 @@ class ProgramBuilder:
             self._cast_tangent()
         if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
             raise ExportError(
-                f"a backward writes in place ({node.target} in {_marks(node)['m'] or 'the module'}), as hooks of tensors and autograd "
-                "functions may; a step can only keep what the forward writes to a buffer"
+                f"a backward writes in place ({node.target} in {_marks(node)['m'] or 'the module'}), as hooks of tensors and autograd functions may; {KEPT}"
             )
         _require_types(node)
         new = self.graph.node_copy(node, lambda n: self.env[n])

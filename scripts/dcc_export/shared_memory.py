@@ -23,10 +23,18 @@ def require_own_memory(tensors):
         open_spans.append((begin, end, name))
 
 
-def trained_storages(tensors):
-    """{where a storage begins: name of the trained parameter in it} of `tensors` {name: tensor}, without those that have no values."""
-    real = {name: tensor for name, tensor in tensors.items() if _trained(tensor) and tensor.device.type != "meta" and not isinstance(tensor, FakeTensor)}
-    return {tensor.untyped_storage().data_ptr(): name for name, tensor in real.items()}
+def with_values(tensors):
+    """{where a storage begins: [(name, tensor)]} of `tensors` {name: tensor}, without those that have no values. They stay where they are though .data is set."""
+    found = {}
+    for name, tensor in tensors.items():
+        if tensor.device.type != "meta" and not isinstance(tensor, FakeTensor) and tensor.numel() > 0:
+            found.setdefault(tensor.untyped_storage().data_ptr(), []).append((name, tensor.detach()))
+    return found
+
+
+def names_of(tensor, found):
+    """The names in `found` (`with_values`) of the tensors that share elements with `tensor`."""
+    return [name for name, other in found.get(tensor.untyped_storage().data_ptr(), ()) if _overlap(tensor, other)]
 
 
 def _trained(tensor):
@@ -39,7 +47,10 @@ def _span(tensor):
 
 
 def _overlap(a, b):
-    """Of two tensors whose spans overlap: whether an element of one is an element of the other."""
+    """Whether an element of one is an element of the other."""
+    (begin, end), (other_begin, other_end) = _span(a), _span(b)
+    if end <= other_begin or other_end <= begin:
+        return False
     if a.element_size() != b.element_size() or all(_is_dense(t) for t in (a, b)):
         return True
     return bool(torch.isin(_addresses(a), _addresses(b)).any())

@@ -28,7 +28,7 @@ class StepModule(torch.nn.Module):
         self.autocast = autocast
         self.written_parameters = []  # names of frozen parameters that the forward writes to; known once it is traced
         self.left_out = LeftOut()  # what its last trace left out
-        self.trained_memory = {}  # where a storage begins -> name of the trained parameter in it
+        self.registered = []  # where its tensors lie in memory: `with_values`, before and after they are put in the order of their dims
 
     def forward(self, *tensors):
         args = tensors[: self.positional]

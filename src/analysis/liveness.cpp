@@ -82,8 +82,10 @@ struct LivenessBuilder {
   void read(const Node& node, int32_t position) {
     for (ValueId operand : node.operands) use(operand, result.known[static_cast<size_t>(position)]);
     const auto gradient = ir::gradient_operand(node.kind);
-    if (gradient && *gradient < node.operands.size())
-      range(node.operands[*gradient]).kind = SliceKind::Gradients;
+    if (gradient && *gradient < node.operands.size()) {
+      LiveRange& live = range(node.operands[*gradient]);
+      if (live.kind != SliceKind::Inputs) live.kind = SliceKind::Gradients;  // as loss_scale may be
+    }
     if (node.kind == OpKind::ReduceScatterStart || node.kind == OpKind::AllReduceStart)
       range(node.results[0]).kind = SliceKind::Gradients;
   }

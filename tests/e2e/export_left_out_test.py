@@ -12,7 +12,7 @@ import unittest
 import torch
 from safetensors.torch import save_file
 from torch import nn
-from torch.export.graph_signature import OutputKind
+from torch.export.graph_signature import InputKind, OutputKind
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
@@ -140,6 +140,50 @@ class HooksTest(LeftOutTest):
             self.refused("fc has a backward hook", act)
 
 
+class BackwardTest(LeftOutTest):
+    """Hooks of tensors, and autograd functions, that read and change their module in the backward phase."""
+
+    @staticmethod
+    def hooked(hook):
+        def act(m, x):
+            m.seen.add_(1)
+            h = m.fc(x)
+            h.register_hook(lambda gradient: hook(m, gradient))
+            return h.tanh()
+
+        return act
+
+    def test_reads(self):
+        """Values of the step, and no constants: what the forward counts, and what is trained. The check compares with PyTorch."""
+        dynamic = {"dynamic_shapes": {"x": {0: "batch"}, "labels": {0: "batch"}}}
+        for hook in (lambda m, gradient: gradient * m.seen, lambda m, gradient: gradient * m.fc.bias):
+            for options in ({}, dynamic, {**dynamic, "check": False}):
+                with self.subTest(**options):
+                    export_train_step(Net(self.hooked(hook), seen=torch.ones(6)), inputs(), self.path(), **options)
+                    self.assertEqual(targets(torch.export.load(self.path()), InputKind.CONSTANT_TENSOR), [])
+
+    def test_writes(self):
+        def replaces(m, gradient):
+            m.seen = m.seen * 0.9 + gradient.detach().mean(0)
+
+        def sets_data(m, gradient):
+            m.seen.data = m.seen * 0.9 + gradient.detach().mean(0)
+
+        self.refused("a backward replaces seen", self.hooked(replaces), seen=torch.ones(6))
+        self.refused("a backward sets .data of seen", self.hooked(sets_data), seen=torch.ones(6))
+
+    def test_buffers_that_are_replaced_after_their_use(self):
+        """PyTorch keeps the old tensor for the backward."""
+
+        def act(m, x, used=lambda buffer: buffer):
+            h = m.fc(x) * used(m.seen)
+            m.seen = m.seen * 0.9 + x.mean(0)
+            return h
+
+        self.refused("the backward reads what seen was before the forward replaced it; compute with seen.clone\\(\\)", act, seen=torch.ones(6))
+        self.exported(lambda m, x: act(m, x, torch.clone), seen=torch.ones(6))
+
+
 class ParametersTest(LeftOutTest):
     def test_requires_grad(self):
         def act(m, x):
@@ -159,6 +203,36 @@ class ParametersTest(LeftOutTest):
                     export_train_step(module, inputs(), self.path(), **options)
         module.held = [torch.ones(3)]
         export_train_step(module, inputs(), self.path(), **dynamic)
+
+    def test_buffers_that_are_not_registered_where_they_are_read(self):
+        """Those that the forward writes, and those whose values come with the weights; in another order of memory too."""
+        dynamic = {"dynamic_shapes": {"x": {0: "batch"}, "labels": {0: "batch"}}}
+
+        def module(act, seen=None, persistent=True):
+            module = Net(act)
+            module.register_buffer("seen", torch.ones(2, 6) if seen is None else seen, persistent=persistent)
+            module.held = [module.seen]
+            return module
+
+        def reads(m, x):
+            return m.fc(x) * m.held[0].sum(0)
+
+        def writes(m, x):
+            m.seen.add_(1)
+            return reads(m, x)
+
+        for made in (lambda: module(writes), lambda: module(writes, persistent=False), lambda: module(reads), lambda: module(reads, torch.ones(6, 2).t())):
+            for options in (dynamic, {**dynamic, "check": False}, {"headless": True}):
+                with (
+                    self.subTest(**options),
+                    self.assertRaisesRegex(ExportError, "with buffer seen from where it is not registered.*would hold what it is now"),
+                ):
+                    export_train_step(made(), inputs(), self.path(), **options)
+        export_train_step(module(reads, persistent=False), inputs(), self.path(), **dynamic)
+        part = torch.ones(3, 6)
+        partly = module(reads, part[:1])
+        partly.held = [part[1:]]
+        export_train_step(partly, inputs(), self.path(), **dynamic)
 
     def test_backward_in_the_forward(self):
         def act(m, x):

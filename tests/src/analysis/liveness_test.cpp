@@ -163,6 +163,16 @@ TEST(Liveness, GradientsAreKnownByTheirReaders) {
   EXPECT_EQ(got.range(x).kind, SliceKind::Inputs);
 }
 
+// The gradient of a parameter that is added to the loss is loss_scale and what its other uses give.
+TEST(Liveness, AnInputThatIsAddedToAGradientIsStillAnInput) {
+  StepBuilder b(1);
+  ValueId scale = b.input("loss_scale", f32({}));
+  ValueId g = b.aten("aten.neg.default", {scale}, {"g", f32({})});
+  b.op(OpKind::Accumulate, {g, scale}, {});
+  Analyzed got(b);
+  EXPECT_EQ(got.range(scale).kind, SliceKind::Inputs);
+}
+
 TEST(PeakMemory, KindsAddUpAndTheLargestComeFirst) {
   StepBuilder b(1);
   b.entry("w", StateRole::Parameter, f32({16}));
