@@ -46,4 +46,4 @@ for file in "${files[@]}"; do
   ! grep -q "\"file\": \"$PWD/$file\"" build/lint/compile_commands.json || known+=("$file")
 done
 [ "${#known[@]}" -gt 0 ] || exit 0
-printf '%s\n' "${known[@]}" | xargs -P "$(nproc)" -n 4 clang-tidy -p build/lint --header-filter="^$PWD/(src|runtime|cli|tests)/" --quiet --extra-arg=-Wno-unknown-warning-option
+printf '%s\n' "${known[@]}" | xargs -P "$(nproc)" -n 4 clang-tidy -p build/lint --header-filter="^$PWD/(src|runtime|cli|tests)/" --quiet --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-unknown-pragmas

@@ -11,7 +11,7 @@ using base::Status;
 NcclLink::~NcclLink() { close(); }
 
 Status NcclLink::open(const NcclId& id) {
-  const Status status = run([&] {
+  Status status = run([&] {
     NcclConfig config;
     return library_.open(&handle_, members_.size(), id, members_.index, &config);
   });

@@ -75,7 +75,7 @@ bool Transfer::advance(Piece& piece) const {
 
 std::byte* Transfer::staged(int peer, const Piece& piece) const {
   const int place = (peer + size - rank - 1) % size;
-  return staging + (2 * place + piece.round % 2) * kHalf + piece.offset;
+  return staging + (int64_t{2} * place + piece.round % 2) * kHalf + piece.offset;
 }
 
 bool Transfer::next_out(int peer, Cursor& cursor, Header& header, Range* range) const {

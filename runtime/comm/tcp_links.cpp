@@ -100,6 +100,7 @@ class Opening {
 
   base::Result<bool> receive_one(const std::vector<device::Descriptor>& lines) {
     std::vector<int> watched;
+    watched.reserve(lines.size());
     for (const device::Descriptor& line : lines) watched.push_back(line.get());
     auto visitor = place_.door.next(deadline_, watched);
     if (!visitor) {

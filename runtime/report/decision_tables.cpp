@@ -69,6 +69,7 @@ std::vector<DecisionGroup> grouped(const std::vector<Decision>& all, bool by_nam
     group.add(d);
   }
   std::vector<DecisionGroup> result;
+  result.reserve(groups.size());
   for (auto& [key, group] : groups) result.push_back(std::move(group));
   std::stable_sort(result.begin(), result.end(),
                    [by_name](const DecisionGroup& a, const DecisionGroup& b) {

@@ -17,6 +17,18 @@ using base::Status;
 constexpr const char* kIndex = "model.safetensors.index.json";
 constexpr const char* kSingle = "model.safetensors";
 
+Status no_name(const std::string& path, const std::string& tensor, int line) {
+  return {ErrorKind::BadInput, "DC6425",
+          path + ": line " + std::to_string(line) + ": the file of tensor '" + tensor +
+              "' is not a name in the same folder; write the checkpoint again"};
+}
+
+Status not_in_file(const std::string& path, const std::string& tensor, const std::string& file) {
+  return {ErrorKind::BadInput, "DC6425",
+          path + ": tensor '" + tensor + "' is not in " + file +
+              ", where the index says; write the checkpoint again"};
+}
+
 // {tensor: file}, the files without a folder.
 Result<std::map<std::string, std::string>> read_map(const std::string& path) {
   DC_ASSIGN_OR_RETURN(const std::string text, base::read_file(path));
@@ -26,11 +38,8 @@ Result<std::map<std::string, std::string>> read_map(const std::string& path) {
   std::map<std::string, std::string> files;
   for (const auto& [tensor, value] : *members) {
     DC_ASSIGN_OR_RETURN(const std::string file, value.to_string());
-    if (file.empty() || file.find('/') != std::string::npos || file == "..") {
-      return Status(ErrorKind::BadInput, "DC6425",
-                    path + ": line " + std::to_string(value.line()) + ": the file of tensor '" +
-                        tensor + "' is not a name in the same folder; write the checkpoint again");
-    }
+    if (file.empty() || file.find('/') != std::string::npos || file == "..")
+      return no_name(path, tensor, value.line());
     files.emplace(tensor, file);
   }
   return files;
@@ -89,9 +98,7 @@ Status WeightFiles::open_index(const std::string& path) {
   for (const auto& [tensor, file] : map) {
     const StoredTensor found = find(tensor);
     if (found.tensor != nullptr && found.file->path() == (folder / file).string()) continue;
-    return Status(ErrorKind::BadInput, "DC6425",
-                  path + ": tensor '" + tensor + "' is not in " + file +
-                      ", where the index says; write the checkpoint again");
+    return not_in_file(path, tensor, file);
   }
   return base::ok_status();
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "src/analysis/memory.h"
 #include "src/layout/check.h"
@@ -219,12 +220,24 @@ Demand demand_of(const ir::Step& step, const std::vector<analysis::Liveness>& li
   return demand;
 }
 
+// Programs with the most live bytes first.
+std::vector<size_t> largest_first(const Demand& demand) {
+  std::vector<int64_t> least;
+  for (const ProgramDemand& wants : demand.programs) least.push_back(lower_bound(wants.requests));
+  std::vector<size_t> order(least.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return least[a] > least[b]; });
+  return order;
+}
+
+// The largest program decides: what is not larger than one before it is enough.
 base::Result<base::Bytes> arena_within(const ir::Step& step, Demand demand, base::Bytes budget,
                                        KnownArenas* known) {
-  const int64_t enough = budget.v - demand.shared;
-  int64_t most = 0;
-  for (size_t i = 0; i < step.programs.size(); ++i) {
+  int64_t enough = budget.v - demand.shared, most = 0;
+  for (const size_t i : largest_first(demand)) {
     ProgramDemand& wants = demand.programs[i];
+    enough = std::max(enough, most);
     std::optional<int64_t> bytes;
     if (known != nullptr) bytes = known->find(wants.requests, enough);
     if (!bytes) {

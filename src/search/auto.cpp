@@ -217,7 +217,7 @@ int default_effort(const ir::Step& imported, bool may_offload) {
   for (const ir::Program& program : imported.programs)
     nodes += static_cast<int64_t>(program.graph.node_count());
   // Of several micro-batches there are two programs.
-  const int64_t parts = imported.accumulation > 1 ? 5 : 4;
+  const int64_t parts = imported.accumulation > 1 ? 6 : 4;
   const int64_t least =
       std::clamp<int64_t>(kLeastEffort * kManyNodes / nodes, kLeastOfAll, kLeastEffort * 4 / parts);
   nodes += (parts - 4) * nodes / 4;

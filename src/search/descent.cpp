@@ -43,6 +43,7 @@ Status Descent::run() {
   int step = kRecomputeParts / 4;
   while (!state_.trials().done()) {
     DC_RETURN_IF_ERROR(recompute_otherwise(step));
+    DC_RETURN_IF_ERROR(keep_through_micro_batches());
     step = kRecomputeParts / 16;
     DC_ASSIGN_OR_RETURN(bool improved, change_decisions());
     while (!improved && !state_.trials().done()) {
@@ -60,7 +61,8 @@ Status Descent::run() {
 Status Descent::run_otherwise(int tries) {
   if (!state_.score().fits || state_.trials().is_at_bound()) return {};
   std::vector<Keeping> near;
-  for (const Keeping other : {Keeping::Jointly, Keeping::Parameters, Keeping::Apart}) {
+  for (const Keeping other :
+       {Keeping::Jointly, Keeping::Parameters, Keeping::AllActivations, Keeping::Apart}) {
     const Trial& best = state_.trials().best_of(other);
     if (other != keeping_of(state_.best().chain) && !best.empty() &&
         best.score.time.v / kNearOtherwise <= state_.score().time.v / 100)
@@ -81,6 +83,8 @@ Status Descent::run_within(Keeping keeping, int tries) {
   trials.forget(from.chain);  // its layout may be unknown
   DC_RETURN_IF_ERROR(trials.try_candidate(from).status());
   within_ = keeping;
+  for (const Chain& other : fused_otherwise(from.chain))
+    DC_RETURN_IF_ERROR(state_.try_next({other, from.planned}).status());
   if (state_.score().fits) DC_RETURN_IF_ERROR(run());
   within_.reset();
   trials.take_back(before);
@@ -137,6 +141,25 @@ Status Descent::recompute_otherwise(int step) {
   return {};
 }
 
+// More or fewer parameters whole through all micro-batches, in ever smaller steps.
+Status Descent::keep_through_micro_batches() {
+  const int64_t bytes = state_.parameter_bytes();
+  int step = kWholeParts / 16;
+  while (step > 0 && state_.keeps_through_micro_batches(state_.best().chain) &&
+         !state_.trials().done()) {
+    const Candidate before = state_.best();
+    const int now = whole_part(before.chain, bytes);
+    for (const int part : {now + step, now - step}) {
+      if (part < 0 || part > kWholeParts) continue;
+      const Chain other = with_whole_part(before.chain, part, bytes);
+      DC_RETURN_IF_ERROR(state_.try_next({other, before.planned}).status());
+      if (state_.best() != before) break;
+    }
+    if (state_.best() == before) step /= 4;
+  }
+  return {};
+}
+
 // The most promising change of every decision, then the next of each, until none helps. First what
 // passes decide last, because what comes before them is known.
 Result<bool> Descent::change_decisions() {
@@ -171,6 +194,15 @@ Status Descent::expand(const Candidate& from) {
       DC_RETURN_IF_ERROR(state_.try_next({moves.at(from.chain, part), from.planned}).status());
     }
   }
+  if (state_.keeps_through_micro_batches(from.chain)) {
+    const int64_t bytes = state_.parameter_bytes();
+    const int now = whole_part(from.chain, bytes);
+    for (const int part : {now + 1, now - 1}) {
+      if (part < 0 || part > kWholeParts) continue;
+      const Chain other = with_whole_part(from.chain, part, bytes);
+      DC_RETURN_IF_ERROR(state_.try_next({other, from.planned}).status());
+    }
+  }
   DC_RETURN_IF_ERROR(plan_for_less(from));
   for (size_t at = 0; at < decisions(); ++at) {
     for (const Chain& other : changes(from.chain, at)) {
@@ -192,9 +224,13 @@ Status Descent::try_change(const Candidate& from, const Chain& other) {
 std::vector<Chain> Descent::changes(const Chain& chain, size_t decision) const {
   if (decision > 0 && decision <= passes_.size())
     return changed(chain, *passes_[passes_.size() - decision], state_.parameter_bytes());
-  std::vector<Chain> result;
-  if (decision == 0) return within_ ? result : kept_otherwise(chain);
+  if (decision == 0) return within_ ? std::vector<Chain>() : kept_otherwise(chain);
   if (decision == passes_.size() + 1) return grouped_otherwise(chain, state_.parameter_bytes());
+  return fused_otherwise(chain);
+}
+
+std::vector<Chain> Descent::fused_otherwise(const Chain& chain) const {
+  std::vector<Chain> result;
   for (const size_t fusion : state_.fusions()) {
     if (fusion != fusion_of(chain)) result.push_back(fused(chain, fusion));
   }

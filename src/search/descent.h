@@ -33,12 +33,14 @@ class Descent {
   base::Status run_within(Keeping keeping, int tries);
   base::Status make_faster_ones_fit();
   base::Status recompute_otherwise(int step);
+  base::Status keep_through_micro_batches();
   base::Result<bool> change_decisions();
   base::Status expand(const Candidate& from);
   // As SearchState::try_next(), of a chain that differs from that of `from` in one decision.
   base::Status try_change(const Candidate& from, const passes::Chain& other);
   // Chains that differ in one decision only: number `decision` of decisions().
   std::vector<passes::Chain> changes(const passes::Chain& chain, size_t decision) const;
+  std::vector<passes::Chain> fused_otherwise(const passes::Chain& chain) const;
   // Whether what memory buys is decided jointly, each pass, how collectives are grouped, and how
   // operators are fused.
   size_t decisions() const { return 3 + passes_.size(); }

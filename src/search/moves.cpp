@@ -92,7 +92,8 @@ const PassCall* find_exchanges(const Chain& chain) {
 Keeping keeping_of(const Chain& chain) {
   const PassCall* exchanges = find_exchanges(chain);
   if (!exchanges) return Keeping::Apart;
-  return exchanges->pass->name == "keep-jointly" ? Keeping::Jointly : Keeping::Parameters;
+  if (exchanges->pass->name == "keep-jointly") return Keeping::Jointly;
+  return find_call(chain, "recompute") ? Keeping::Parameters : Keeping::AllActivations;
 }
 
 size_t fusion_of(const Chain& chain) {
@@ -127,6 +128,12 @@ Chain jointly(const Chain& chain, int64_t exchanges) {
   return keeps_parameters_jointly(with(chain, *passes::find_pass("recompute"), 0), exchanges);
 }
 
+Chain with_all_activations(const Chain& chain) {
+  const PassCall* exchanges = find_exchanges(chain);
+  const Chain apart = without(without(chain, *exchanges->pass), *passes::find_pass("recompute"));
+  return with(apart, *passes::find_pass("keep-parameters"), exchanges->argument);
+}
+
 std::vector<Chain> kept_otherwise(const Chain& chain) {
   const PassCall* recompute = find_call(chain, "recompute");
   const passes::Pass& made_again = *passes::find_pass("recompute");
@@ -146,6 +153,7 @@ std::vector<Chain> kept_otherwise(const Chain& chain) {
   } else {
     add(result, parameters);
   }
+  if (recompute) add(result, with_all_activations(chain));
   if (!recompute || !recompute->argument) add(result, with(chain, made_again, 0));
   if (!recompute || recompute->argument) add(result, with(chain, made_again, std::nullopt));
   add(result, with(apart, *passes::find_pass("keep-resident"), std::nullopt));
@@ -166,6 +174,19 @@ int RecomputeMoves::part_of(int64_t bytes) const {
 
 Chain RecomputeMoves::at(const Chain& chain, int part) const {
   return with(chain, *passes::find_pass("recompute"), bytes(part));
+}
+
+int whole_part(const Chain& chain, int64_t parameter_bytes) {
+  const PassCall* call = find_call(chain, "keep-resident");
+  if (!call) return 0;
+  const int64_t bytes = std::min(call->argument.value_or(parameter_bytes), parameter_bytes);
+  return static_cast<int>(bytes / std::max<int64_t>(1, parameter_bytes / kWholeParts));
+}
+
+Chain with_whole_part(const Chain& chain, int part, int64_t parameter_bytes) {
+  const passes::Pass& keeper = *passes::find_pass("keep-resident");
+  if (part <= 0) return without(chain, keeper);
+  return with(chain, keeper, std::max<int64_t>(1, parameter_bytes / kWholeParts) * part);
 }
 
 std::vector<const passes::Pass*> changeable_passes(const passes::Options& options) {

@@ -32,9 +32,10 @@ passes::Chain with(const passes::Chain& chain, const passes::Pass& pass,
                    std::optional<int64_t> argument);
 
 // How memory is used: by exchanges of parameters and activations (keep-jointly), by those of
-// parameters alone (keep-parameters), or by passes that each take what there is.
-enum class Keeping { Jointly, Parameters, Apart };
-inline constexpr int kKeepings = 3;
+// parameters alone (keep-parameters), where activations are made again or where none is, or by
+// passes that each take what there is.
+enum class Keeping { Jointly, Parameters, AllActivations, Apart };
+inline constexpr int kKeepings = 4;
 Keeping keeping_of(const passes::Chain& chain);
 // keep-jointly and keep-parameters.
 bool makes_exchanges(const passes::Pass& pass);
@@ -45,10 +46,13 @@ const passes::PassCall* find_exchanges(const passes::Chain& chain);
 // before.
 passes::Chain jointly(const passes::Chain& chain, int64_t exchanges);
 
+// `chain`, which has exchanges, with exchanges of parameters alone, and nothing made again.
+passes::Chain with_all_activations(const passes::Chain& chain);
+
 // `chain` with keep-jointly where it has no exchanges: they begin with all made again, or with what
 // the chain makes again. Where it has them, they are of parameters alone and all is made again, or
-// of both again; or they begin otherwise: with all made again, or with what the budget asks; or
-// there are none, all is made again, and whole parameters take what memory is left.
+// nothing, or of both again; or they begin otherwise: with all made again, or with what the budget
+// asks; or there are none, all is made again, and whole parameters take what memory is left.
 std::vector<passes::Chain> kept_otherwise(const passes::Chain& chain);
 
 // What `recompute` leaves the passes behind it, as parts of what recomputing can change at most. 0:
@@ -71,6 +75,12 @@ struct RecomputeMoves {
   int part_of(int64_t bytes) const;
   passes::Chain at(const passes::Chain& chain, int part) const;
 };
+
+// What is whole through all micro-batches of a step (keep-resident) before exchanges decide about
+// the rest, within each: in parts of all parameters. 0: none.
+inline constexpr int kWholeParts = 64;
+int whole_part(const passes::Chain& chain, int64_t parameter_bytes);
+passes::Chain with_whole_part(const passes::Chain& chain, int part, int64_t parameter_bytes);
 
 // The passes over scheduled steps that a search may add, drop or give another size.
 std::vector<const passes::Pass*> changeable_passes(const passes::Options& options);

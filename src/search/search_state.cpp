@@ -38,6 +38,11 @@ base::Result<passes::Chain> SearchState::as_asked(base::Result<passes::Chain> ch
   return chain.ok() && asked_.fusion ? fused(*chain, *asked_.fusion) : std::move(chain);
 }
 
+bool SearchState::keeps_through_micro_batches(const passes::Chain& chain) const {
+  const passes::PassCall* shard = find_call(chain, "shard-parameters");
+  return imported_.accumulation > 1 && find_exchanges(chain) && shard && shard->argument == 3;
+}
+
 base::Result<MaybeScore> SearchState::try_next(const Candidate& candidate) {
   if (!best().chain.empty() && trials_.done()) return MaybeScore();
   return trials_.try_candidate(candidate);

@@ -41,6 +41,9 @@ class SearchState {
     return score().fits && other.time.v / kNear > score().time.v / 100;
   }
   bool decides_jointly() const { return find_exchanges(best().chain) != nullptr; }
+  // Whether exchanges, which decide within one micro-batch, leave it to keep-resident what is whole
+  // through all of them.
+  bool keeps_through_micro_batches(const passes::Chain& chain) const;
   bool is_enough() const { return trials_.cut_short() || (asked_.first_fit && score().fits); }
 
   // If it is the first or there is effort left, as Trials::try_candidate().

@@ -34,6 +34,10 @@ Status try_start(SearchState& state, std::string_view prefix, const Start& start
   DC_ASSIGN_OR_RETURN(Chain chain, state.as_asked(passes::parse_passes(text)));
   if (state.score().fits) chain = fused(chain, fusion_of(state.best().chain));
   if (!chain_offloads(chain) && state.score().fits && state.decides_jointly()) {
+    const bool keeps_whole = find_call(chain, "keep-resident") != nullptr;
+    if (gathers_again(chain) && !keeps_whole &&
+        state.keeps_through_micro_batches(state.best().chain))
+      return {};
     DC_ASSIGN_OR_RETURN(const bool tight, state.is_tight(chain));
     if (tight && gathers_again(chain)) return {};
     if (tight) return state.try_whole(with(chain, *passes::find_pass("recompute"), 0)).status();
@@ -64,6 +68,33 @@ Status try_fusions(SearchState& state) {
   return {};
 }
 
+// The best with nothing made again, where that may fit.
+Status try_all_activations(SearchState& state) {
+  Trials& trials = state.trials();
+  const Chain& from = state.best().chain;
+  if (!state.score().fits || !state.decides_jointly() || !find_call(from, "recompute") ||
+      state.options().recompute != passes::Recompute::Auto || trials.done())
+    return {};
+  return trials.try_if_it_may_fit(trials.whole(with_all_activations(from))).status();
+}
+
+// The best with about as many parameters whole through all micro-batches as the budget has room for
+// where all is made again, and with half as many.
+Status try_whole_through_micro_batches(SearchState& state) {
+  constexpr int kLeft = 2;  // parts, for what is gathered ahead
+  const Chain from = state.best().chain;
+  const std::optional<base::Bytes>& budget = state.options().memory();
+  if (!budget || !state.score().fits || !state.keeps_through_micro_batches(from)) return {};
+  DC_ASSIGN_OR_RETURN(const int64_t least, state.trials().steps().least_live(from));
+  const int64_t all = state.parameter_bytes(), part = std::max<int64_t>(1, all / kWholeParts);
+  const int parts =
+      static_cast<int>(std::clamp<int64_t>((budget->v - least) / part - kLeft, 0, kWholeParts));
+  for (const int some : {parts, parts / 2}) {
+    if (some > 0) DC_RETURN_IF_ERROR(state.try_whole(with_whole_part(from, some, all)).status());
+  }
+  return try_all_activations(state);
+}
+
 }  // namespace
 
 Status try_joint_starts(SearchState& state) {
@@ -80,6 +111,7 @@ Status try_joint_starts(SearchState& state) {
     }
     DC_RETURN_IF_ERROR(try_one(chain));
   }
+  DC_RETURN_IF_ERROR(try_all_activations(state));
   const auto try_fusions_of = [&](const Chain& from) -> Status {
     for (const size_t fusion : state.fusions()) {
       if (!from.empty() && fusion != fusion_of(from))
@@ -92,7 +124,8 @@ Status try_joint_starts(SearchState& state) {
     DC_ASSIGN_OR_RETURN(const Chain first, state.as_asked(passes::parse_passes(kJointStarts[0])));
     DC_RETURN_IF_ERROR(try_fusions_of(first));
   }
-  return try_fusions_of(state.best().chain);
+  DC_RETURN_IF_ERROR(try_fusions_of(state.best().chain));
+  return try_whole_through_micro_batches(state);
 }
 
 Status try_offload_starts(SearchState& state) {

@@ -77,6 +77,21 @@ class Auto(unittest.TestCase):
         unlimited, _ = report(archive, *options)
         self.assertLessEqual(predicted(unlimited), predicted(much) * 1.005)
 
+    def test_parameters_are_whole_through_all_micro_batches(self):
+        """Mixtral-8x7B with four micro-batches: exchanges decide within one micro-batch, and what is whole through all of them is decided beside them."""
+        archive = os.path.join(running.ROOT, "tests", "data", "mixtral_dcc_8x7b_cuda.pt2")
+        profile = os.path.join(running.ROOT, "examples", "profiles", "h100x32.json")
+        options = ("--world", "32", "--profile", profile, "--grad-accum", "4", "--reduction-order", "per-micro-batch", "--memory", "63.44GiB")
+        auto, _ = report(archive, *options)
+        by_hand, _ = report(
+            archive,
+            *options,
+            "--passes",
+            "normalize-graph,fuse-loss,fuse-output-layer,fuse-elementwise,shard-parameters=3,insert-collectives,add-update,schedule,recompute=0,"
+            "keep-resident=33GB,fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions=1GB,keep-jointly=400,overlap-update,layout-arenas",
+        )
+        self.assertLessEqual(predicted(auto), predicted(by_hand))
+
     def test_recompute_by_hand(self):
         """The pass's argument: 0 is what --recompute full does, and less memory is more time."""
         archive = running.archive("tiny-llama")

@@ -161,7 +161,7 @@ std::optional<FusedKernel> make_fused_kernel(Graph& graph, std::span<const NodeI
   }
   FusedKernel made;
   made.made = ir::Builder(graph, last, graph.node(last).origin)
-                  .make_all(ir::OpKind::Fused, std::move(kernel.operands), std::move(results),
+                  .make_all(ir::OpKind::Fused, kernel.operands, std::move(results),
                             {{ir::Attr::Body, kernel.expression.text()}});
   made.node = graph.value(made.made[0]).producer;
   made.results = std::move(kernel.results);

@@ -135,9 +135,9 @@ class BlockRegatherer {
     return started;
   }
 
-  ValueId repeat(NodeId id, std::vector<ValueId> operands, NodeId before) {
+  ValueId repeat(NodeId id, const std::vector<ValueId>& operands, NodeId before) {
     const ir::Node& node = graph_.node(id);
-    return ir::Builder(graph_, before, node.origin).repeat(node, std::move(operands)).results[0];
+    return ir::Builder(graph_, before, node.origin).repeat(node, operands).results[0];
   }
 
   // Gradients read the second gather's value; the first one's is released before. `gradient`: the

@@ -84,13 +84,11 @@ class Rewriter {
   }
 
   // The same op on other operands, in the backward phase.
-  NodeId repeat(const Node& original, NodeId before, std::vector<ValueId> operands,
+  NodeId repeat(const Node& original, NodeId before, const std::vector<ValueId>& operands,
                 const std::string& prefix) {
     ir::Origin origin = original.origin;
     origin.phase = ir::Phase::Backward;
-    return ir::Builder(graph_, before, std::move(origin))
-        .repeat(original, std::move(operands), prefix)
-        .id;
+    return ir::Builder(graph_, before, std::move(origin)).repeat(original, operands, prefix).id;
   }
 
   // The whole value of a parameter for a kernel at `place`.

@@ -133,11 +133,13 @@ TEST(KeptOtherwise, ExchangesBeginWithAllMadeAgainOrWithWhatTheChainMakesAgain) 
 
 TEST(KeptOtherwise, TheyBeginOtherwise) {
   const char* parameters = "schedule,recompute=0,keep-parameters=400";
+  const char* nothing_again = "schedule,keep-parameters=400";
   const char* apart = "schedule,recompute=0,keep-resident";
   EXPECT_THAT(kept("schedule,recompute=0,keep-jointly=400"),
-              ElementsAre(parameters, "schedule,recompute,keep-jointly=400", apart));
-  EXPECT_THAT(kept("schedule,recompute,keep-jointly=400"),
-              ElementsAre(parameters, "schedule,recompute=0,keep-jointly=400", apart));
+              ElementsAre(parameters, nothing_again, "schedule,recompute,keep-jointly=400", apart));
+  EXPECT_THAT(
+      kept("schedule,recompute,keep-jointly=400"),
+      ElementsAre(parameters, nothing_again, "schedule,recompute=0,keep-jointly=400", apart));
   EXPECT_THAT(kept("schedule,keep-jointly=400"),
               ElementsAre(parameters, "schedule,recompute=0,keep-jointly=400",
                           "schedule,recompute,keep-jointly=400", apart));
@@ -146,13 +148,27 @@ TEST(KeptOtherwise, TheyBeginOtherwise) {
 TEST(KeptOtherwise, OfParametersAloneOrOfBoth) {
   EXPECT_THAT(
       kept("schedule,recompute=0,keep-parameters=400"),
-      ElementsAre("schedule,recompute=0,keep-jointly=400", "schedule,recompute,keep-parameters=400",
-                  "schedule,recompute=0,keep-resident"));
+      ElementsAre("schedule,recompute=0,keep-jointly=400", "schedule,keep-parameters=400",
+                  "schedule,recompute,keep-parameters=400", "schedule,recompute=0,keep-resident"));
+}
+
+TEST(WholeParts, AreOfAllParameters) {
+  const Chain none = chain("schedule,recompute=0,fuse-gathers,keep-jointly=400");
+  EXPECT_EQ(whole_part(none, 6400), 0);
+  const Chain some = with_whole_part(none, 3, 6400);
+  EXPECT_EQ(passes::print(some),
+            "schedule,recompute=0,keep-resident=300,fuse-gathers,keep-jointly=400");
+  EXPECT_EQ(whole_part(some, 6400), 3);
+  EXPECT_EQ(passes::print(with_whole_part(some, 0, 6400)), passes::print(none));
+  EXPECT_EQ(whole_part(chain("schedule,keep-resident,keep-jointly"), 6400), kWholeParts);
+  EXPECT_EQ(whole_part(chain("schedule,keep-resident=9999,keep-jointly"), 6400), kWholeParts);
+  EXPECT_EQ(whole_part(with_whole_part(none, 2, 10), 10), 2) << "parts of a byte";
 }
 
 TEST(KeepingOf, ExchangesOrPassesThatEachTakeWhatThereIs) {
   EXPECT_EQ(keeping_of(chain("schedule,recompute=0,keep-jointly=400")), Keeping::Jointly);
   EXPECT_EQ(keeping_of(chain("schedule,recompute=0,keep-parameters")), Keeping::Parameters);
+  EXPECT_EQ(keeping_of(chain("schedule,keep-parameters")), Keeping::AllActivations);
   EXPECT_EQ(keeping_of(chain("schedule,recompute,keep-resident")), Keeping::Apart);
 }
 

@@ -71,7 +71,7 @@ void over_rows(const Pooled& pooled, const Window (&window)[3], F&& f) {
 // f(d, h, w, window) for every output of a plane.
 template <typename F>
 void over_outputs(const Pooled& pooled, F&& f) {
-  const PooledDim(&dims)[3] = pooled.dims;
+  const std::array<PooledDim, 3>& dims = pooled.dims;
   for (int64_t d = 0; d < dims[0].out(); ++d)
     for (int64_t h = 0; h < dims[1].out(); ++h)
       for (int64_t w = 0; w < dims[2].out(); ++w) {
@@ -84,7 +84,7 @@ void over_outputs(const Pooled& pooled, F&& f) {
 // window may have one.
 template <typename F>
 void over_inputs(const Pooled& pooled, F&& f) {
-  const PooledDim(&dims)[3] = pooled.dims;
+  const std::array<PooledDim, 3>& dims = pooled.dims;
   for (int64_t d = 0; d < dims[0].in(); ++d)
     for (int64_t h = 0; h < dims[1].in(); ++h)
       for (int64_t w = 0; w < dims[2].in(); ++w) f(d, h, w);
@@ -195,7 +195,7 @@ class MaxPool final : public Kernel {
   // The rows of an output's windows column by column, as vectors; then the columns of each window.
   void pool_by_columns(const E* from, E* to, int64_t* places) const {
     using Place = typename Columns::Place;
-    const PooledDim(&dims)[3] = p_.pooled.dims;
+    const std::array<PooledDim, 3>& dims = p_.pooled.dims;
     const int64_t width = dims[2].in();
     Columns columns;
     for (int64_t d = 0; d < dims[0].out(); ++d) {
@@ -265,7 +265,7 @@ class MaxPoolBackward final : public Kernel {
   // add(index, output) for each output whose index is in the plane, in the order of outputs.
   template <typename Add>
   void over_places(const E* from, const int64_t* places, Add&& add) const {
-    const PooledDim(&dims)[3] = p_.pooled.dims;
+    const std::array<PooledDim, 3>& dims = p_.pooled.dims;
     const auto count = static_cast<uint64_t>(p_.pooled.in());
     const auto over_row = [&](const int64_t* row, int64_t step, const E* gradients,
                               int64_t gradient_step, int64_t n) {
@@ -285,7 +285,7 @@ class MaxPoolBackward final : public Kernel {
   }
 
   void scatter(E* to, const E* from, const int64_t* places) const {
-    const PooledDim(&dims)[3] = p_.pooled.dims;
+    const std::array<PooledDim, 3>& dims = p_.pooled.dims;
     const auto add = [](E& element, T gradient) {
       element = store<E>(native::load(element) + gradient);
     };
@@ -301,7 +301,7 @@ class MaxPoolBackward final : public Kernel {
 
   // The same sums in f32, rounded once.
   void sum(E* to, const E* from, const int64_t* places, T* sums) const {
-    const PooledDim(&dims)[3] = p_.pooled.dims;
+    const std::array<PooledDim, 3>& dims = p_.pooled.dims;
     fill_dense(sums, T{}, p_.pooled.in());
     over_places(from, places, [&](int64_t place, T gradient) { sums[place] += gradient; });
     for (int64_t d = 0; d < dims[0].in(); ++d)

@@ -2,6 +2,7 @@
 // way round.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -58,7 +59,7 @@ class PooledDim {
 // Dims of the windows of one instruction, outermost first: depth, height, width; `dims` (2 or 3) of
 // them are given, the others have one position.
 struct Pooled {
-  PooledDim dims[3];
+  std::array<PooledDim, 3> dims;
   int64_t in() const { return dims[0].in() * dims[1].in() * dims[2].in(); }
   int64_t out() const { return dims[0].out() * dims[1].out() * dims[2].out(); }
   bool has_empty_window() const;
