@@ -216,7 +216,7 @@ int default_effort(const ir::Step& imported, bool may_offload) {
   int64_t nodes = 1;
   for (const ir::Program& program : imported.programs)
     nodes += static_cast<int64_t>(program.graph.node_count());
-  // Of several micro-batches there are two programs.
+  // Of several micro-batches there are two programs, or three with parameters whole through all.
   const int64_t parts = imported.accumulation > 1 ? 6 : 4;
   const int64_t least =
       std::clamp<int64_t>(kLeastEffort * kManyNodes / nodes, kLeastOfAll, kLeastEffort * 4 / parts);

@@ -78,7 +78,7 @@ Status Descent::run_otherwise(int tries) {
 Status Descent::run_within(Keeping keeping, int tries) {
   Trials& trials = state_.trials();
   const Candidate from = trials.best_of(keeping).candidate;
-  const Trial before = trials.set_aside();
+  const Trials::Aside before = trials.set_aside();
   trials.set_effort(trials.simulated() + tries);
   trials.forget(from.chain);  // its layout may be unknown
   DC_RETURN_IF_ERROR(trials.try_candidate(from).status());
@@ -224,7 +224,10 @@ Status Descent::try_change(const Candidate& from, const Chain& other) {
 std::vector<Chain> Descent::changes(const Chain& chain, size_t decision) const {
   if (decision > 0 && decision <= passes_.size())
     return changed(chain, *passes_[passes_.size() - decision], state_.parameter_bytes());
-  if (decision == 0) return within_ ? std::vector<Chain>() : kept_otherwise(chain);
+  if (decision == 0) {
+    const bool decides = state_.options().recompute == passes::Recompute::Auto;
+    return within_ ? std::vector<Chain>() : kept_otherwise(chain, decides);
+  }
   if (decision == passes_.size() + 1) return grouped_otherwise(chain, state_.parameter_bytes());
   return fused_otherwise(chain);
 }

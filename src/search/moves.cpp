@@ -134,7 +134,7 @@ Chain with_all_activations(const Chain& chain) {
   return with(apart, *passes::find_pass("keep-parameters"), exchanges->argument);
 }
 
-std::vector<Chain> kept_otherwise(const Chain& chain) {
+std::vector<Chain> kept_otherwise(const Chain& chain, bool decides_recompute) {
   const PassCall* recompute = find_call(chain, "recompute");
   const passes::Pass& made_again = *passes::find_pass("recompute");
   std::vector<Chain> result;
@@ -153,7 +153,7 @@ std::vector<Chain> kept_otherwise(const Chain& chain) {
   } else {
     add(result, parameters);
   }
-  if (recompute) add(result, with_all_activations(chain));
+  if (recompute && decides_recompute) add(result, with_all_activations(chain));
   if (!recompute || !recompute->argument) add(result, with(chain, made_again, 0));
   if (!recompute || recompute->argument) add(result, with(chain, made_again, std::nullopt));
   add(result, with(apart, *passes::find_pass("keep-resident"), std::nullopt));

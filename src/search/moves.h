@@ -53,7 +53,8 @@ passes::Chain with_all_activations(const passes::Chain& chain);
 // the chain makes again. Where it has them, they are of parameters alone and all is made again, or
 // nothing, or of both again; or they begin otherwise: with all made again, or with what the budget
 // asks; or there are none, all is made again, and whole parameters take what memory is left.
-std::vector<passes::Chain> kept_otherwise(const passes::Chain& chain);
+// `decides_recompute`: whether a chain may say that nothing is made again.
+std::vector<passes::Chain> kept_otherwise(const passes::Chain& chain, bool decides_recompute);
 
 // What `recompute` leaves the passes behind it, as parts of what recomputing can change at most. 0:
 // what is left when only the inputs of blocks are kept; kRecomputeParts: nothing is made again.

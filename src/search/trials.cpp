@@ -129,14 +129,14 @@ bool Trials::out_of_effort() {
   return is_enough || cut_short_ || simulated_ >= effort_;
 }
 
-Trial Trials::set_aside() {
-  least_ = Nanos{INT64_MAX};
-  return std::exchange(best_, {});
+Trials::Aside Trials::set_aside() {
+  return {std::exchange(best_, {}), std::exchange(least_, Nanos{INT64_MAX})};
 }
 
-void Trials::take_back(const Trial& other) {
-  if (best_.empty() || !best_.score.better_than(other.score)) best_ = other;
-  if (other.score.fits) least_ = std::min(least_, other.score.time);
+void Trials::take_back(const Aside& aside) {
+  least_ = std::min(least_, aside.least);
+  const Trial found = std::exchange(best_, aside.best);
+  if (!found.empty() && wins(found.score)) best_ = found;
 }
 
 std::optional<Candidate> Trials::next_to_expand(int64_t percent, std::optional<Keeping> within) {

@@ -56,8 +56,12 @@ class Trials {
   // The fastest that keeps the budget's live bytes, of those that use memory in this way.
   const Trial& best_of(Keeping keeping) const { return best_of_[static_cast<size_t>(keeping)]; }
   // Leaves the best aside, as if nothing had been tried; then takes the better of both.
-  Trial set_aside();
-  void take_back(const Trial& other);
+  struct Aside {
+    Trial best;
+    base::Nanos least;
+  };
+  Aside set_aside();
+  void take_back(const Aside& aside);
   // Forgets the best, or takes another as it.
   Trial exchange_best(Trial other) { return std::exchange(best_, std::move(other)); }
 

@@ -78,7 +78,7 @@ class Auto(unittest.TestCase):
         self.assertLessEqual(predicted(unlimited), predicted(much) * 1.005)
 
     def test_parameters_are_whole_through_all_micro_batches(self):
-        """Mixtral-8x7B with four micro-batches: exchanges decide within one micro-batch, and what is whole through all of them is decided beside them."""
+        """Mixtral-8x7B with four micro-batches: exchanges decide within one micro-batch, and what is whole through all of them is decided next to them."""
         archive = os.path.join(running.ROOT, "tests", "data", "mixtral_dcc_8x7b_cuda.pt2")
         profile = os.path.join(running.ROOT, "examples", "profiles", "h100x32.json")
         options = ("--world", "32", "--profile", profile, "--grad-accum", "4", "--reduction-order", "per-micro-batch", "--memory", "63.44GiB")

@@ -114,9 +114,10 @@ TEST(Changed, DropsNothingThatPlacesCollectivesForKeepJointly) {
       << "what the budget has room for is not for reductions alone";
 }
 
-std::vector<std::string> kept(const std::string& text) {
+std::vector<std::string> kept(const std::string& text, bool decides_recompute = true) {
   std::vector<std::string> found;
-  for (const Chain& other : kept_otherwise(chain(text))) found.push_back(passes::print(other));
+  for (const Chain& other : kept_otherwise(chain(text), decides_recompute))
+    found.push_back(passes::print(other));
   return found;
 }
 
@@ -150,6 +151,13 @@ TEST(KeptOtherwise, OfParametersAloneOrOfBoth) {
       kept("schedule,recompute=0,keep-parameters=400"),
       ElementsAre("schedule,recompute=0,keep-jointly=400", "schedule,keep-parameters=400",
                   "schedule,recompute,keep-parameters=400", "schedule,recompute=0,keep-resident"));
+}
+
+TEST(KeptOtherwise, WhatTheUserSaysOfRecomputingStands) {
+  EXPECT_THAT(
+      kept("schedule,recompute=0,keep-jointly=400", false),
+      ElementsAre("schedule,recompute=0,keep-parameters=400", "schedule,recompute,keep-jointly=400",
+                  "schedule,recompute=0,keep-resident"));
 }
 
 TEST(WholeParts, AreOfAllParameters) {
