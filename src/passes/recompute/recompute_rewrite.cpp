@@ -73,7 +73,7 @@ class Rewriter {
     std::vector<ValueId> operands;
     for (int32_t g : p_.forward(i).gathers) whole_[g] = gather(g, place, before);
     for (ValueId operand : original.operands) operands.push_back(at_hand(operand));
-    const NodeId id = repeat(original, before, std::move(operands), "recomputed.");
+    const NodeId id = repeat(original, before, operands, "recomputed.");
     for (int32_t g : p_.forward(i).gathers) {
       if (const auto own = own_.find(g); own != own_.end()) own->second.last_reader = id;
     }
