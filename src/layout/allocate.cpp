@@ -220,10 +220,15 @@ Demand demand_of(const ir::Step& step, const std::vector<analysis::Liveness>& li
   return demand;
 }
 
-// Programs with the most live bytes first.
-std::vector<size_t> largest_first(const Demand& demand) {
+// Without a layout: no program's transients take fewer bytes.
+std::vector<int64_t> least_of(const Demand& demand) {
   std::vector<int64_t> least;
   for (const ProgramDemand& wants : demand.programs) least.push_back(lower_bound(wants.requests));
+  return least;
+}
+
+// Indices of the largest first.
+std::vector<size_t> largest_first(const std::vector<int64_t>& least) {
   std::vector<size_t> order(least.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
@@ -231,11 +236,13 @@ std::vector<size_t> largest_first(const Demand& demand) {
   return order;
 }
 
-// The largest program decides: what is not larger than one before it is enough.
-base::Result<base::Bytes> arena_within(const ir::Step& step, Demand demand, base::Bytes budget,
+// The largest program decides: what is not larger than one before it is enough. `least`:
+// least_of().
+base::Result<base::Bytes> arena_within(const ir::Step& step, Demand demand,
+                                       const std::vector<int64_t>& least, base::Bytes budget,
                                        KnownArenas* known) {
   int64_t enough = budget.v - demand.shared, most = 0;
-  for (const size_t i : largest_first(demand)) {
+  for (const size_t i : largest_first(least)) {
     ProgramDemand& wants = demand.programs[i];
     enough = std::max(enough, most);
     std::optional<int64_t> bytes;
@@ -251,14 +258,6 @@ base::Result<base::Bytes> arena_within(const ir::Step& step, Demand demand, base
   return base::Bytes{demand.shared + most};
 }
 
-// Without a layout: no arena is smaller.
-base::Bytes least_arena(const Demand& demand) {
-  int64_t most = 0;
-  for (const ProgramDemand& wants : demand.programs)
-    most = std::max(most, lower_bound(wants.requests));
-  return base::Bytes{demand.shared + most};
-}
-
 // Whether one space's arena keeps its budget; its bytes, if that took a layout.
 struct Fit {
   bool fits = true;
@@ -269,9 +268,12 @@ base::Result<Fit> fit_of(const ir::Step& step, const std::vector<analysis::Liven
                          const std::optional<base::Bytes>& budget, KnownArenas* known) {
   if (!budget) return Fit();
   Demand demand = demand_of(step, lives, space, costs);
-  if (least_arena(demand) > *budget) return Fit{false, {}};
+  const std::vector<int64_t> least = least_of(demand);
+  for (const int64_t bytes : least) {
+    if (demand.shared + bytes > budget->v) return Fit{false, {}};
+  }
   DC_ASSIGN_OR_RETURN(const base::Bytes arena,
-                      arena_within(step, std::move(demand), *budget, known));
+                      arena_within(step, std::move(demand), least, *budget, known));
   return Fit{arena <= *budget, arena};
 }
 
@@ -295,8 +297,9 @@ Status allocate(ir::Step& step, const cost::CostModel& costs, const Budgets& bud
 
 base::Result<base::Bytes> device_arena(const ir::Step& step, const cost::CostModel& costs,
                                        base::Bytes budget, KnownArenas* known) {
-  return arena_within(step, demand_of(step, liveness_of(step), Space::Device, costs), budget,
-                      known);
+  Demand demand = demand_of(step, liveness_of(step), Space::Device, costs);
+  const std::vector<int64_t> least = least_of(demand);
+  return arena_within(step, std::move(demand), least, budget, known);
 }
 
 base::Result<bool> fits(const ir::Step& step, const cost::CostModel& costs, const Budgets& budgets,
@@ -320,9 +323,10 @@ base::Result<std::optional<base::Bytes>> arena_if_too_large(const ir::Step& step
     if (space == Space::Device) device = fit.arena;
     if (fit.fits) continue;
     if (device) return device;
-    DC_ASSIGN_OR_RETURN(const base::Bytes arena,
-                        arena_within(step, demand_of(step, lives, Space::Device, costs),
-                                     *budgets[Space::Device], known));
+    Demand demand = demand_of(step, lives, Space::Device, costs);
+    const std::vector<int64_t> least = least_of(demand);
+    DC_ASSIGN_OR_RETURN(const base::Bytes arena, arena_within(step, std::move(demand), least,
+                                                              *budgets[Space::Device], known));
     return std::optional<base::Bytes>(arena);
   }
   return std::optional<base::Bytes>();

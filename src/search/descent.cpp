@@ -83,7 +83,7 @@ Status Descent::run_within(Keeping keeping, int tries) {
   trials.forget(from.chain);  // its layout may be unknown
   DC_RETURN_IF_ERROR(trials.try_candidate(from).status());
   within_ = keeping;
-  for (const Chain& other : fused_otherwise(from.chain))
+  for (const Chain& other : state_.fused_otherwise(from.chain))
     DC_RETURN_IF_ERROR(state_.try_next({other, from.planned}).status());
   if (state_.score().fits) DC_RETURN_IF_ERROR(run());
   within_.reset();
@@ -229,16 +229,7 @@ std::vector<Chain> Descent::changes(const Chain& chain, size_t decision) const {
     return within_ ? std::vector<Chain>() : kept_otherwise(chain, decides);
   }
   if (decision == passes_.size() + 1) return grouped_otherwise(chain, state_.parameter_bytes());
-  return fused_otherwise(chain);
-}
-
-std::vector<Chain> Descent::fused_otherwise(const Chain& chain) const {
-  std::vector<Chain> result;
-  for (const size_t fusion : state_.fusions()) {
-    if (fusion != fusion_of(chain)) result.push_back(fused(chain, fusion));
-  }
-  std::erase_if(result, [](const Chain& other) { return other.empty(); });
-  return result;
+  return state_.fused_otherwise(chain);
 }
 
 }  // namespace dc::search

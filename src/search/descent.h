@@ -40,7 +40,6 @@ class Descent {
   base::Status try_change(const Candidate& from, const passes::Chain& other);
   // Chains that differ in one decision only: number `decision` of decisions().
   std::vector<passes::Chain> changes(const passes::Chain& chain, size_t decision) const;
-  std::vector<passes::Chain> fused_otherwise(const passes::Chain& chain) const;
   // Whether what memory buys is decided jointly, each pass, how collectives are grouped, and how
   // operators are fused.
   size_t decisions() const { return 3 + passes_.size(); }

@@ -34,6 +34,15 @@ std::vector<size_t> SearchState::fusions() const {
   return {0, 1, 2};
 }
 
+std::vector<passes::Chain> SearchState::fused_otherwise(const passes::Chain& chain) const {
+  std::vector<passes::Chain> result;
+  for (const size_t fusion : fusions()) {
+    if (fusion != fusion_of(chain)) result.push_back(fused(chain, fusion));
+  }
+  std::erase_if(result, [](const passes::Chain& other) { return other.empty(); });
+  return result;
+}
+
 base::Result<passes::Chain> SearchState::as_asked(base::Result<passes::Chain> chain) const {
   return chain.ok() && asked_.fusion ? fused(*chain, *asked_.fusion) : std::move(chain);
 }

@@ -33,6 +33,8 @@ class SearchState {
 
   // Ways to fuse operators that may be tried (kFusions): only native kernels are fused.
   std::vector<size_t> fusions() const;
+  // The chain with its operators fused in each other way.
+  std::vector<passes::Chain> fused_otherwise(const passes::Chain& chain) const;
   // The chain, its operators fused in the way that is asked for, if one is.
   base::Result<passes::Chain> as_asked(base::Result<passes::Chain> chain) const;
   bool may_win(const Score& other) const { return !score().fits || other.time < score().time; }

@@ -61,10 +61,8 @@ Status try_each(SearchState& state, std::span<const Start> starts) {
 Status try_fusions(SearchState& state) {
   const Chain from = state.best().chain;
   if (from.empty()) return {};
-  for (const size_t fusion : state.fusions()) {
-    const Chain other = fused(from, fusion);
-    if (!other.empty()) DC_RETURN_IF_ERROR(state.try_whole(other).status());
-  }
+  for (const Chain& other : state.fused_otherwise(from))
+    DC_RETURN_IF_ERROR(state.try_whole(other).status());
   return {};
 }
 
@@ -113,10 +111,8 @@ Status try_joint_starts(SearchState& state) {
   }
   DC_RETURN_IF_ERROR(try_all_activations(state));
   const auto try_fusions_of = [&](const Chain& from) -> Status {
-    for (const size_t fusion : state.fusions()) {
-      if (!from.empty() && fusion != fusion_of(from))
-        DC_RETURN_IF_ERROR(try_one(fused(from, fusion)));
-    }
+    if (from.empty()) return {};
+    for (const Chain& other : state.fused_otherwise(from)) DC_RETURN_IF_ERROR(try_one(other));
     return {};
   };
   // Where nothing fits, the smallest is no guide: the first makes all again.
