@@ -66,8 +66,9 @@ done
 # A Llama of a billion parameters, as scripts/benchmark/gpu_peer.py has it.
 "$python" scripts/benchmark/gpu_peer.py --write-config "$scratch/large.json"
 model large 1 0 --hf-config "$scratch/large.json" --dtype bfloat16 --batch 1 --seq 4096
-find "$out" -type f -print0 | xargs -0 gzip -9n
+find "$out" -type f -print0 | xargs -0 -P 2 -n 4 xz -6
 bytes=$(du -sb "$out" | cut -f 1)
-with_checkout=$((bytes + $(git ls-files -z | du -cb --files0-from=- | tail -n 1 | cut -f 1)))
+# A file travels in whole blocks of 512 bytes, one of them its header.
+with_checkout=$((bytes + $(git ls-files -z | xargs -0 stat -c %s | awk '{bytes += 512 + int(($1 + 511) / 512) * 512} END {print bytes}')))
 echo "$out: $bytes bytes, $with_checkout with the checkout"
 [ "$with_checkout" -le $((64 << 20)) ] || { echo "gpu_bundle.sh: more than 64 MiB" >&2; exit 1; }

@@ -2,7 +2,7 @@
 
 import contextlib
 import glob
-import gzip
+import lzma
 import os
 import shutil
 import signal
@@ -82,8 +82,8 @@ def unpack(bundle, to):
         there = os.path.join(to, os.path.relpath(folder, bundle))
         os.makedirs(there)
         for file in files:
-            path = os.path.join(there, file.removesuffix(".gz"))
-            with gzip.open(os.path.join(folder, file)) as packed, open(path, "wb") as plain:
+            path = os.path.join(there, file.removesuffix(".xz"))
+            with lzma.open(os.path.join(folder, file)) as packed, open(path, "wb") as plain:
                 shutil.copyfileobj(packed, plain)
             os.chmod(path, 0o755)
 
