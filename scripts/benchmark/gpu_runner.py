@@ -27,9 +27,10 @@ class Runner:
         self.gpus = 0  # until one is found
         self.folders = [self.double] if double else folders_of_cuda()
         unpack(bundle, self.bundle)
-        # The C++ library of the machine, or that of the bundle where it is too old.
+        # The libraries of the machine, or those of the bundle where some are missing or too old.
         try:
-            self.run([self.program("bin", "dcrun"), "--version"], 20)
+            for program in ("dcrun", "dcc"):
+                self.run([self.program("bin", program), "--version"], 20)
         except Failed:
             self.folders.append(self.program("lib"))
 

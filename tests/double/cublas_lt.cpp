@@ -223,7 +223,10 @@ int cublasLtMatmul(LtHandle, LtProductDesc desc, const void* alpha, const void* 
                         *static_cast<const float*>(beta)};
   const size_t needed = algorithm->data[0];
   if (!product.fits()) return kNotSupported;
-  if (workspace_bytes < needed) return kInvalid;
+  constexpr uintptr_t kAlignment = 256;
+  if (workspace_bytes < needed ||
+      (needed > 0 && reinterpret_cast<uintptr_t>(workspace) % kAlignment != 0))
+    return kInvalid;
   reinterpret_cast<dc::gpu_double::Stream*>(stream)->add([product, workspace, needed] {
     product.run();
     if (needed > 0) clobber(workspace, needed);

@@ -17,6 +17,7 @@ using device::CudaStream;
 
 // Blocks of kBlockThreads that fill a multiprocessor (2048 threads).
 constexpr int64_t kBlocksPerMultiprocessor = 8;
+constexpr int64_t kScratchAlignment = 256;  // bytes
 
 void issue_on(const CudaDevice& device, const Launch& launch, unsigned blocks,
               const void* parameters, device::Stream& stream) {
@@ -98,18 +99,22 @@ unsigned Workshop::blocks_for(int64_t elements) const {
 void Workshop::begin_kernel(std::byte* planned, int64_t bytes) {
   planned_ = planned;
   planned_bytes_ = bytes;
+  const auto place = static_cast<int64_t>(reinterpret_cast<uintptr_t>(planned));
+  skipped_bytes_ = base::round_up(place, kScratchAlignment) - place;
   asked_bytes_ = 0;
   measures_ = false;
 }
 
 void Workshop::begin_measurement() {
   begin_kernel(nullptr, 0);
+  skipped_bytes_ = kScratchAlignment - base::kAlignment;  // the most that it can be
   measures_ = true;
 }
 
 std::byte* Workshop::planned_scratch(int64_t bytes) {
   static std::byte nowhere{};
-  const int64_t first = asked_bytes_, end = first + base::round_up(bytes, base::kAlignment);
+  const int64_t first = asked_bytes_ > 0 ? asked_bytes_ : skipped_bytes_;
+  const int64_t end = first + base::round_up(bytes, kScratchAlignment);
   if (!measures_ && end > planned_bytes_) return nullptr;
   asked_bytes_ = end;
   return measures_ ? &nowhere : planned_ + first;

@@ -48,7 +48,8 @@ class Workshop {
   void begin_measurement();
   // Of both that follow, since then.
   int64_t scratch_bytes() const { return asked_bytes_; }
-  // The plan's memory for the kernel; null if it has not as much left.
+  // The plan's memory for the kernel, on 256 bytes, as cuBLASLt wants its workspace; null if it has
+  // not as much left.
   std::byte* planned_scratch(int64_t bytes);
   // The same; where it has not, memory for kernels of one of the plan's streams, each while it
   // runs: at most once for a kernel. OutOfMemory (80).
@@ -77,7 +78,7 @@ class Workshop {
   std::map<std::string, device::cuda::Module> modules_;                            // by text
   std::map<int32_t, std::vector<std::unique_ptr<device::DeviceMemory>>> scratch_;  // by stream
   std::byte* planned_ = nullptr;
-  int64_t planned_bytes_ = 0, asked_bytes_ = 0;
+  int64_t planned_bytes_ = 0, skipped_bytes_ = 0, asked_bytes_ = 0;
   bool measures_ = false;
 };
 

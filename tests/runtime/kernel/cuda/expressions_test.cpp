@@ -92,11 +92,27 @@ class Batch {
   std::string text_;
 };
 
-TEST(CudaExpression, RandomOnesGiveTheBitsOfTheCpu) {
+// A GPU's functions of f64 are those of its library, with other last bits.
+bool has_f64(const ExpressionCase& one) {
+  const auto is_f64 = [](DType dtype) { return dtype == DType::F64; };
+  return std::ranges::any_of(
+             one.operands,
+             [&](int32_t id) { return is_f64(one.bench->plan().tensors[id].dtype); }) ||
+         std::ranges::any_of(one.expression.operations,
+                             [&](const ExpressionOperation& each) { return is_f64(each.dtype); });
+}
+
+void compare_random_ones(size_t count, bool with_f64) {
   Batch batch;
-  for (uint32_t seed = 0; batch.size() < 200; ++seed)
-    if (auto one = random_case(seed)) batch.add(std::move(one));
+  for (uint32_t seed = 0; batch.size() < count; ++seed)
+    if (auto one = random_case(seed); one != nullptr && has_f64(*one) == with_f64)
+      batch.add(std::move(one));
   batch.compare();
+}
+
+TEST(CudaExpression, RandomOnesGiveTheBitsOfTheCpu) { compare_random_ones(160, false); }
+TEST(CudaExpressionOfTheDouble, RandomOnesOfF64GiveTheBitsOfTheCpu) {
+  compare_random_ones(40, true);
 }
 
 TEST(CudaExpression, ReductionsAreRefused) {

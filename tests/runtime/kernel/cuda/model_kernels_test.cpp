@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "src/base/units.h"
 #include "tests/runtime/kernel/cuda/gpu_bench.h"
 #include "tests/src/archive/temporary_folder.h"
 
@@ -268,24 +269,27 @@ TEST(CudaProducts, AddWhatIsToBeAdded) {
   }
 }
 
-// In the plan's memory if that has room; else beyond it, where the instruction leaves what lies in
-// the plan as it was.
-TEST(CudaProducts, TakeTheWorkspaceThatThePlanHas) {
-  for (const int64_t missing : {0, 64}) {
+// In the plan's memory if that has room, wherever it begins; else beyond it, where the instruction
+// leaves what lies in the plan as it was. A GPU has its own workspace sizes.
+TEST(CudaProductsOfTheDouble, TakeTheWorkspaceThatThePlanHas) {
+  constexpr int64_t kMostSkipped = 192;  // of a slice that begins 64 bytes behind 256
+  for (const int64_t missing : {0, 64, 128, 192, 256}) {
     Product one({24, 16}, {16, 24}, kLayouts[0], kLayouts[0]);
     plan::Instruction step =
         instruction("aten.mm.default",
                     {tensor_arg(one.left, "self"), tensor_arg(one.right, "mat2")}, {one.result});
     const auto needed = gpu_provider().measure_scratch(step, one.bench.addresses());
     ASSERT_TRUE(needed.ok()) << needed.status().to_string();
-    EXPECT_EQ(*needed, 24 * 24 * 4);  // of the double: the result, once more
+    EXPECT_EQ(*needed, kMostSkipped + 24 * 24 * 4);  // of the double: the result, once more
     step.scratch = one.bench.slice(*needed - missing);
-    const auto begin =
-        static_cast<size_t>(one.bench.addresses().slice(step.scratch) - one.bench.used().data());
+    const int64_t first = one.bench.addresses().slice(step.scratch) - one.bench.used().data();
+    const int64_t begin = base::round_up(first, 256);
+    const bool has_room = first + *needed - missing - begin >= 24 * 24 * 4;
     const std::vector<std::byte> memory = after_on_gpu(one.bench, step);
-    ASSERT_GT(memory.size(), begin);
-    const std::byte left{static_cast<unsigned char>(missing == 0 ? 0xA5 : 0xFF)};
-    EXPECT_EQ(memory[begin], left) << missing;  // what the double's workspace holds in the end
+    ASSERT_GT(memory.size(), static_cast<size_t>(begin));
+    // What the double's workspace holds in the end.
+    const std::byte left{static_cast<unsigned char>(has_room ? 0xA5 : 0xFF)};
+    EXPECT_EQ(memory[static_cast<size_t>(begin)], left) << missing;
     one.expect(step, one.expected(1, nothing));
   }
 }
@@ -304,7 +308,7 @@ TEST(CudaProducts, ScratchIsMeasuredWithoutRunning) {
                                 {tensor_arg(g, "grad_output"), tensor_arg(indices, "indices"),
                                  int_arg("num_weights", 20), int_arg("padding_idx", -1)},
                                 {rows})),
-            64);  // a link for each of 7 places
+            192 + 256);  // a link for each of 7 places, on 256 bytes
 }
 
 TEST(CudaProducts, RefuseMatricesWithGaps) {
