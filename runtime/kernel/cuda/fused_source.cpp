@@ -85,7 +85,8 @@ class Writer {
         tensors_(tensors),
         operations_(operations),
         dims_(tensors.iteration.dims()),
-        index_(fits_32_bits() ? "uint32_t" : "int64_t") {}
+        index_(fits_32_bits() ? "uint32_t" : "int64_t"),
+        pack_(widest_pack()) {}
 
   KernelSource run() {
     const std::string body = parameters() + "};\n\n";
@@ -93,7 +94,7 @@ class Writer {
     const std::string name = "dc_fused_" + base::sha256_hex(body + loop).substr(0, 16);
     KernelSource source;
     source.name = name;
-    source.count = tensors_.iteration.count();
+    source.count = tensors_.iteration.count() / pack_;
     source.text = "// " + expression_.text() +
                   "\n#include \"runtime/kernel/cuda/kernel_words.h\"\n"
                   "#include \"runtime/kernel/scalar/pointwise.h\"\n\n"
@@ -115,6 +116,37 @@ class Writer {
         last += (dim.size - 1) * dim.strides[t];
       }
       if (last > kMost) return false;
+    }
+    return true;
+  }
+
+  const BoundTensor& tensor(size_t t) const {
+    const size_t results = tensors_.results.size();
+    return t < results ? tensors_.results[t] : tensors_.operands[t - results];
+  }
+  size_t tensors() const { return tensors_.results.size() + tensors_.operands.size(); }
+
+  // How many neighbouring elements a thread has at once: as many as 16 bytes of the smallest
+  // element type have, up to 8, where every tensor lets them be read and written together.
+  int64_t widest_pack() const {
+    if (dims_.empty()) return 1;
+    constexpr int64_t kBytes = 16;
+    int64_t pack = 1;
+    for (size_t t = 0; t < tensors(); ++t)
+      if (dims_.back().strides[t] == 1)
+        pack = std::max(pack, std::min<int64_t>(8, kBytes / base::byte_size(tensor(t).dtype)));
+    while (pack > 1 && !takes_pack(pack)) pack /= 2;
+    return pack;
+  }
+  bool takes_pack(int64_t pack) const {
+    if (dims_.back().size % pack != 0) return false;
+    for (size_t t = 0; t < tensors(); ++t) {
+      const int64_t stride = dims_.back().strides[t];
+      if (stride == 0) continue;
+      const int64_t bytes = std::min<int64_t>(16, pack * base::byte_size(tensor(t).dtype));
+      if (stride != 1 || reinterpret_cast<uintptr_t>(tensor(t).data) % bytes != 0) return false;
+      for (size_t d = 0; d + 1 < dims_.size(); ++d)
+        if (dims_[d].strides[t] % pack != 0) return false;
     }
     return true;
   }
@@ -146,43 +178,69 @@ class Writer {
     return text.empty() ? "0" : text;
   }
   std::string coordinate(size_t dim) const {
-    return dims_.size() == 1 ? "i" : "c" + std::to_string(dim);
+    return dims_.size() == 1 && pack_ == 1 ? "i" : "c" + std::to_string(dim);
   }
+  // Whether the elements of a pack lie next to each other.
+  bool is_packed(size_t t) const { return pack_ > 1 && dims_.back().strides[t] == 1; }
 
   std::string load(size_t operand) const {
-    const DType dtype = tensors_.operands[operand].dtype;
+    const size_t t = tensors_.results.size() + operand;
     const std::string name = "a" + std::to_string(operand);
-    const char* type = lane_type(native::lane_of(dtype));
-    return "const " + std::string(type) + " " + name + " = " +
-           converted(type,
-                     "parameters." + name + "[" + offset(tensors_.results.size() + operand) + "]") +
-           ";\n";
+    const char* type = lane_type(native::lane_of(tensors_.operands[operand].dtype));
+    const std::string element =
+        is_packed(t) ? "pack_" + name + ".at[k]" : "parameters." + name + "[" + offset(t) + "]";
+    return "const " + std::string(type) + " " + name + " = " + converted(type, element) + ";\n";
   }
 
   std::string loop() {
-    std::string once, text;
+    std::string once, each, elements, stores;
     for (size_t i = 0; i < tensors_.operands.size(); ++i) {
-      const bool is_one = offset(tensors_.results.size() + i) == "0";
-      (is_one ? once : text) += (is_one ? "  " : "    ") + load(i);
+      const size_t t = tensors_.results.size() + i;
+      const std::string name = "a" + std::to_string(i);
+      if (is_packed(t)) {
+        each += "    const auto pack_" + name + " = cuda::load_pack<" + std::to_string(pack_) +
+                ">(parameters." + name + " + " + offset(t) + ");\n";
+        elements += "    " + load(i);
+      } else {
+        const bool is_one = offset(t) == "0";
+        (is_one ? once : each) += (is_one ? "  " : "    ") + load(i);
+      }
     }
-    for (size_t i = 0; i < operations_.size(); ++i) text += operation(i);
-    for (size_t i = 0; i < tensors_.results.size(); ++i)
-      text += "    parameters.r" + std::to_string(i) + "[" + offset(i) + "] = " +
-              converted(element_type(tensors_.results[i].dtype),
-                        "t" + std::to_string(expression_.results[i])) +
-              ";\n";
+    for (size_t i = 0; i < operations_.size(); ++i) elements += operation(i);
+    for (size_t i = 0; i < tensors_.results.size(); ++i) {
+      const std::string name = "r" + std::to_string(i);
+      const std::string type = element_type(tensors_.results[i].dtype);
+      const std::string value =
+          converted(type, "t" + std::to_string(expression_.results[i])) + ";\n";
+      if (is_packed(i)) {
+        each += "    cuda::Pack<" + type + ", " + std::to_string(pack_) + "> pack_" + name + ";\n";
+        elements += "    pack_" + name + ".at[k] = " + value;
+        stores += "    cuda::store_pack(parameters." + name + " + " + offset(i) + ", pack_" + name +
+                  ");\n";
+      } else {
+        elements += "    parameters." + name + "[" + offset(i) + "] = " + value;
+      }
+    }
+    if (pack_ > 1)
+      elements = "#pragma unroll\n    for (int k = 0; k < " + std::to_string(pack_) + "; ++k) {\n" +
+                 elements + "    }\n";
     return once + "  for (" + index_ + " i = cuda::first_element<" + index_ + ">(); i < " +
-           number(tensors_.iteration.count()) + "; i += cuda::all_threads<" + index_ + ">()) {\n" +
-           coordinates() + text + "  }\n";
+           number(tensors_.iteration.count() / pack_) + "; i += cuda::all_threads<" + index_ +
+           ">()) {\n" + coordinates() + each + elements + stores + "  }\n";
   }
 
   std::string coordinates() const {
+    if (dims_.size() == 1 && pack_ > 1)
+      return "    const " + index_ + " c0 = i * " + number(pack_) + ";\n";
     if (dims_.size() < 2) return "";
     std::string text = "    " + index_ + " rest = i;\n";
     for (size_t d = dims_.size(); d-- > 1;) {
-      const std::string size = number(dims_[d].size);
+      const bool is_last = d + 1 == dims_.size();
+      const std::string size = number(is_last ? dims_[d].size / pack_ : dims_[d].size);
       text.append("    const ").append(index_).append(" c").append(std::to_string(d));
-      text.append(" = rest % ").append(size).append(";\n    rest /= ").append(size).append(";\n");
+      text.append(" = rest % ").append(size);
+      if (is_last && pack_ > 1) text.append(" * ").append(number(pack_));
+      text.append(";\n    rest /= ").append(size).append(";\n");
     }
     return text + "    const " + index_ + " c0 = rest;\n";
   }
@@ -233,6 +291,7 @@ class Writer {
   const native::Operations& operations_;
   std::vector<native::Iteration::Dim> dims_;
   std::string index_;  // the type that counts elements
+  int64_t pack_;       // elements that a thread has at once
 };
 
 }  // namespace

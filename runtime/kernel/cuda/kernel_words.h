@@ -25,4 +25,18 @@ inline Index all_threads() {
   return static_cast<Index>(gridDim.x) * blockDim.x;
 }
 
+// Neighbouring elements that are read or written at once, in accesses of up to 16 bytes.
+template <typename T, int kCount>
+struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Pack {
+  T at[kCount];
+};
+template <int kCount, typename T>
+inline Pack<T, kCount> load_pack(const T* from) {
+  return *reinterpret_cast<const Pack<T, kCount>*>(from);
+}
+template <typename T, int kCount>
+inline void store_pack(T* to, const Pack<T, kCount>& pack) {
+  *reinterpret_cast<Pack<T, kCount>*>(to) = pack;
+}
+
 }  // namespace dc::runtime::kernel::cuda

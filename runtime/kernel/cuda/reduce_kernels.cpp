@@ -19,13 +19,24 @@ using base::Result;
 using native::Call;
 using native::Made;
 
+// Chosen by shapes and strides alone, since the order of terms depends on it.
+enum class How : uint8_t { ByBlocks, ByRows, ByColumns };
+
 // A fold on its way to a kernel.
 struct Fold {
   Reduce parameters{};
-  bool by_blocks = true;
+  How how = How::ByBlocks;
   base::DType from{}, to{};
   double count = 0;  // elements of each result
 };
+How how_to_fold(const Reduce& fold, bool reduces_neighbours) {
+  if (!reduces_neighbours) return How::ByColumns;
+  // A longer row is worth a block.
+  constexpr int64_t kLongest = 16384;
+  const bool is_row = fold.folded.dims == 1 && fold.folded.strides[0][0] == 1;
+  return is_row && fold.folded.count <= kLongest ? How::ByRows : How::ByBlocks;
+}
+
 Fold make_fold(Call& call, const BoundTensor& self, const BoundTensor& to,
                const std::vector<int64_t>& dims) {
   const native::DimSplit split(call, self, to, dims);
@@ -33,7 +44,7 @@ Fold make_fold(Call& call, const BoundTensor& self, const BoundTensor& to,
   if (!call.ok()) return fold;
   fold.parameters = {self.data, to.data, walk_of<2>(call, split.kept()),
                      walk_of<1>(call, split.reduced()), 1.0};
-  fold.by_blocks = split.reduces_neighbours();
+  fold.how = how_to_fold(fold.parameters, split.reduces_neighbours());
   fold.from = self.dtype;
   fold.to = to.dtype;
   fold.count = static_cast<double>(split.reduced_count());
@@ -43,47 +54,106 @@ Fold read_fold(Call& call, size_t result) {
   return make_fold(call, call.tensor("self"), call.output(result), call.integers("dim"));
 }
 
-Result<Launch> fold_launch(Workshop& workshop, const Fold& fold, const std::string& kind) {
-  const std::string how = fold.by_blocks ? "reduce_by_blocks" : "reduce_by_columns";
-  const std::string types = std::string(element_type(fold.from)) + ", " + element_type(fold.to);
-  const std::string name = "dc_" + how + "_" + kind + "_" + std::string(base::name(fold.from)) +
-                           "_" + std::string(base::name(fold.to));
-  const int64_t threads = fold.by_blocks ? kBlockThreads : kBlockThreads / kResultsOfBlock;
-  return workshop.launch(
-      source_of(name, "reduce.h", "Reduce", how + "<" + types + ", " + kind + ">"),
-      workshop.blocks_for(fold.parameters.kept.count * threads), fold.parameters);
+// The text of a kernel `how` of such element types.
+KernelSource fold_source(const std::string& how, const std::string& kind, const std::string& from,
+                         const std::string& to, const std::string& types, const char* parameters) {
+  return source_of("dc_" + how + "_" + kind + types, "reduce.h", parameters,
+                   how + "<" + from + ", " + to + ", " + kind + ">");
 }
 
-Made fold_kernel(Workshop& workshop, Call& call, const std::string& kind, bool is_mean = false) {
+// Threads of a block that make one result.
+int64_t threads_of(How how) {
+  constexpr int64_t kLanes = 32;
+  if (how == How::ByBlocks) return kBlockThreads;
+  return how == How::ByRows ? kLanes : kBlockThreads / kResultsOfBlock;
+}
+
+Result<Launch> fold_launch(Workshop& workshop, const Fold& fold, const std::string& kind) {
+  const std::string how = fold.how == How::ByBlocks ? "reduce_by_blocks"
+                          : fold.how == How::ByRows ? "reduce_by_rows"
+                                                    : "reduce_by_columns";
+  const std::string types =
+      "_" + std::string(base::name(fold.from)) + "_" + std::string(base::name(fold.to));
+  return workshop.launch(
+      fold_source(how, kind, element_type(fold.from), element_type(fold.to), types, "Reduce"),
+      workshop.blocks_for(fold.parameters.kept.count * threads_of(fold.how)), fold.parameters);
+}
+
+// Into how many parts the terms of few columns are split, so that all of a GPU has work.
+int64_t parts_of(const Fold& fold) {
+  constexpr int64_t kMostParts = 64, kLeastTerms = 64, kManyResults = 32768;
+  if (fold.how != How::ByColumns || fold.parameters.kept.count >= kManyResults) return 1;
+  return std::clamp<int64_t>(fold.parameters.folded.count / kLeastTerms, 1, kMostParts);
+}
+
+// A kernel of the parts' totals and one that folds these.
+base::Status add_parts(Workshop& workshop, const Fold& fold, const std::string& kind, int64_t parts,
+                       int32_t stream, std::vector<Launch>& launches) {
+  const Reduce& of = fold.parameters;
+  const std::string from = element_type(fold.from), to = element_type(fold.to);
+  const std::string types =
+      "_" + std::string(base::name(fold.from)) + "_" + std::string(base::name(fold.to));
+  DC_ASSIGN_OR_RETURN(
+      std::byte* const totals,
+      workshop.scratch(stream, parts * of.kept.count * static_cast<int64_t>(sizeof(double))));
+  const ReduceParts first{of, parts, (of.folded.count + parts - 1) / parts, totals};
+  DC_ASSIGN_OR_RETURN(
+      Launch launch,
+      workshop.launch(fold_source("reduce_parts_by_columns", kind, from, to, types, "ReduceParts"),
+                      workshop.blocks_for(of.kept.count * parts * threads_of(How::ByColumns)),
+                      first));
+  launches.push_back(std::move(launch));
+  Reduce second = of;
+  second.from = totals;
+  int64_t stride = 1;
+  for (int64_t d = of.kept.dims; d-- > 0; stride *= of.kept.sizes[d])
+    second.kept.strides[d][0] = stride;
+  second.folded = {parts, 1, {parts}, {{of.kept.count}}};
+  DC_ASSIGN_OR_RETURN(
+      launch,
+      workshop.launch(fold_source("reduce_by_columns", kind, "Total<" + from + ", " + to + ">", to,
+                                  "_total" + types, "Reduce"),
+                      workshop.blocks_for(of.kept.count * threads_of(How::ByColumns)), second));
+  launches.push_back(std::move(launch));
+  return {};
+}
+
+Made fold_kernel(Workshop& workshop, Call& call, int32_t stream, const std::string& kind,
+                 bool is_mean = false) {
   Fold fold = read_fold(call, 0);
   if (!call.ok()) return call.made(nullptr);
   if (is_mean) fold.parameters.divisor = fold.count;
-  std::vector<Launch> launches(1);
-  DC_ASSIGN_OR_RETURN(launches[0], fold_launch(workshop, fold, kind));
+  std::vector<Launch> launches;
+  if (const int64_t parts = parts_of(fold); parts > 1) {
+    DC_RETURN_IF_ERROR(add_parts(workshop, fold, kind, parts, stream, launches));
+  } else {
+    DC_ASSIGN_OR_RETURN(Launch launch, fold_launch(workshop, fold, kind));
+    launches.push_back(std::move(launch));
+  }
   return workshop.kernel(std::move(launches));
 }
 
-Made sum_kernel(Workshop& workshop, Call& call, int32_t) {
-  return fold_kernel(workshop, call, "SumFold");
+Made sum_kernel(Workshop& workshop, Call& call, int32_t stream) {
+  return fold_kernel(workshop, call, stream, "SumFold");
 }
-Made mean_kernel(Workshop& workshop, Call& call, int32_t) {
+Made mean_kernel(Workshop& workshop, Call& call, int32_t stream) {
   call.require(base::is_floating(call.output(0).dtype), "its result must be floating-point");
-  return fold_kernel(workshop, call, "SumFold", true);
+  return fold_kernel(workshop, call, stream, "SumFold", true);
 }
-Made product_kernel(Workshop& workshop, Call& call, int32_t) {
-  return fold_kernel(workshop, call, "ProductFold");
+Made product_kernel(Workshop& workshop, Call& call, int32_t stream) {
+  return fold_kernel(workshop, call, stream, "ProductFold");
 }
-Made max_kernel(Workshop& workshop, Call& call, int32_t) {
-  return fold_kernel(workshop, call, "MaxFold");
+Made max_kernel(Workshop& workshop, Call& call, int32_t stream) {
+  return fold_kernel(workshop, call, stream, "MaxFold");
 }
-Made min_kernel(Workshop& workshop, Call& call, int32_t) {
-  return fold_kernel(workshop, call, "MinFold");
+Made min_kernel(Workshop& workshop, Call& call, int32_t stream) {
+  return fold_kernel(workshop, call, stream, "MinFold");
 }
-Made any_kernel(Workshop& workshop, Call& call, int32_t) {
-  return fold_kernel(workshop, call, "AnyFold");
+Made any_kernel(Workshop& workshop, Call& call, int32_t stream) {
+  return fold_kernel(workshop, call, stream, "AnyFold");
 }
-Made all_kernel(Workshop& workshop, Call& call, int32_t) {
-  return fold_kernel(workshop, call, "AllFold");
+Made all_kernel(Workshop& workshop, Call& call, int32_t stream) {
+  return fold_kernel(workshop, call, stream, "AllFold");
 }
 
 Made variance_kernel(Workshop& workshop, Call& call, bool takes_root) {

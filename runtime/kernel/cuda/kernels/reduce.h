@@ -128,31 +128,96 @@ inline void reduce_by_blocks(const Reduce& parameters) {
   }
 }
 
-// A block makes kResultsOfBlock neighbouring results: a thread of lane l folds the terms l,
-// l + lanes ... of one of them in order, then the lanes are folded in order. It is for results
-// whose elements are neighbours of each other's.
+// For results whose elements lie next to each other: 32 threads make one, 8 results a block. Lane l
+// folds packs l, l + 32 ... of 16 bytes in order, then the lanes are folded in order.
 template <typename From, typename To, typename Fold>
-inline void reduce_by_columns(const Reduce& parameters) {
+inline void reduce_by_rows(const Reduce& parameters) {
+  using A = Total<From, To>;
+  constexpr int kLanes = 32, kRows = static_cast<int>(kBlockThreads) / kLanes,
+                kPack = 16 / static_cast<int>(sizeof(From));
+  __shared__ A totals[kRows][kLanes + 1];
+  const int row = static_cast<int>(threadIdx.x) / kLanes,
+            lane = static_cast<int>(threadIdx.x) % kLanes;
+  const int64_t count = parameters.folded.count;
+  for (int64_t first = int64_t{blockIdx.x} * kRows; first < parameters.kept.count;
+       first += int64_t{gridDim.x} * kRows) {
+    const bool exists = first + row < parameters.kept.count;
+    const Terms<From, To> terms(parameters, exists ? first + row : first);
+    const From* from = static_cast<const From*>(parameters.from) + terms.begin.at[0];
+    const bool has_packs = reinterpret_cast<scalar::uint64_t>(from) % 16 == 0;
+    A total = Fold::template neutral<A>();
+    const auto add = [&](From x) {
+      total = Fold::join(total, Fold::of(static_cast<A>(scalar::load(x))));
+    };
+    for (int64_t at = lane * kPack; exists && at < count; at += kLanes * kPack) {
+      if (has_packs && at + kPack <= count) {
+        const auto pack = load_pack<kPack>(from + at);
+        for (int k = 0; k < kPack; ++k) add(pack.at[k]);
+      } else {
+        for (int64_t k = at; k < at + kPack && k < count; ++k) add(from[k]);
+      }
+    }
+    totals[row][lane] = total;
+    __syncthreads();
+    if (lane == 0 && exists) {
+      for (int l = 1; l < kLanes; ++l) total = Fold::join(total, totals[row][l]);
+      terms.put(total);
+    }
+    __syncthreads();
+  }
+}
+
+// A thread of lane l folds the terms begin + l, begin + l + lanes ... before `end` of a result in
+// order, then the lanes are folded in order. The total of the block's column, in lane 0.
+template <typename From, typename To, typename Fold>
+inline Total<From, To> column_total(const Terms<From, To>& terms, bool exists, int64_t begin,
+                                    int64_t end) {
   using A = Total<From, To>;
   constexpr int64_t kLanes = kBlockThreads / kResultsOfBlock;
   __shared__ A totals[kBlockThreads];
   const int64_t lane = threadIdx.x / kResultsOfBlock, column = threadIdx.x % kResultsOfBlock;
+  A total = Fold::template neutral<A>();
+#pragma unroll 4
+  for (int64_t term = begin + lane; exists && term < end; term += kLanes)
+    total = Fold::join(total, Fold::of(terms.at(term)));
+  totals[threadIdx.x] = total;
+  __syncthreads();
+  if (lane == 0)
+    for (int64_t l = 1; l < kLanes; ++l)
+      total = Fold::join(total, totals[l * kResultsOfBlock + column]);
+  __syncthreads();
+  return total;
+}
+
+// A block makes kResultsOfBlock neighbouring results, for results whose elements are neighbours of
+// each other's.
+template <typename From, typename To, typename Fold>
+inline void reduce_by_columns(const Reduce& parameters) {
+  const int64_t column = threadIdx.x % kResultsOfBlock;
   for (int64_t first = int64_t{blockIdx.x} * kResultsOfBlock; first < parameters.kept.count;
        first += int64_t{gridDim.x} * kResultsOfBlock) {
     const int64_t result = first + column;
     const bool exists = result < parameters.kept.count;
     const Terms<From, To> terms(parameters, exists ? result : first);
-    A total = Fold::template neutral<A>();
-    for (int64_t term = lane; exists && term < parameters.folded.count; term += kLanes)
-      total = Fold::join(total, Fold::of(terms.at(term)));
-    totals[threadIdx.x] = total;
-    __syncthreads();
-    if (lane == 0 && exists) {
-      for (int64_t l = 1; l < kLanes; ++l)
-        total = Fold::join(total, totals[l * kResultsOfBlock + column]);
-      terms.put(total);
-    }
-    __syncthreads();
+    const auto total = column_total<From, To, Fold>(terms, exists, 0, parameters.folded.count);
+    if (threadIdx.x < kResultsOfBlock && exists) terms.put(total);
+  }
+}
+
+// The same for a part of the terms: the next kernel folds the parts in order.
+template <typename From, typename To, typename Fold>
+inline void reduce_parts_by_columns(const ReduceParts& parameters) {
+  const int64_t column = threadIdx.x % kResultsOfBlock, results = parameters.of.kept.count;
+  const int64_t groups = (results + kResultsOfBlock - 1) / kResultsOfBlock;
+  auto* totals = static_cast<Total<From, To>*>(parameters.totals);
+  for (int64_t block = blockIdx.x; block < groups * parameters.parts; block += gridDim.x) {
+    const int64_t part = block / groups, result = block % groups * kResultsOfBlock + column;
+    const bool exists = result < results;
+    const Terms<From, To> terms(parameters.of, exists ? result : 0);
+    const int64_t begin = part * parameters.terms_of_part, all = begin + parameters.terms_of_part;
+    const int64_t end = all < parameters.of.folded.count ? all : parameters.of.folded.count;
+    const auto total = column_total<From, To, Fold>(terms, exists, begin, end);
+    if (threadIdx.x < kResultsOfBlock && exists) totals[part * results + result] = total;
   }
 }
 

@@ -17,6 +17,13 @@ struct Reduce {
   double divisor;  // of floating-point totals
 };
 
+// Totals of parts of the terms, [parts, results].
+struct ReduceParts {
+  Reduce of;
+  int64_t parts, terms_of_part;
+  void* totals;
+};
+
 struct Variance {
   Reduce of;  // divided by the number of elements less the correction
   bool takes_root;

@@ -156,8 +156,10 @@ inline std::vector<std::unique_ptr<ExpressionCase>> every_operator(DType dtype) 
 }
 
 // The expressions of tests/data/fused_expressions.txt, which are those of plans of real models, on
-// operands of an element type; what chooses is a mask.
-inline std::vector<std::unique_ptr<ExpressionCase>> expressions_of_models(DType dtype) {
+// operands of an element type; what chooses is a mask. With `broadcasts` every second operand is
+// one row for all.
+inline std::vector<std::unique_ptr<ExpressionCase>> expressions_of_models(
+    DType dtype, const KernelBench::Sizes& sizes = {5, 33}, bool broadcasts = false) {
   std::vector<std::unique_ptr<ExpressionCase>> cases;
   std::ifstream file(std::string(kSourceDir) + "/tests/data/fused_expressions.txt");
   RandomExpression draw(2);
@@ -177,11 +179,13 @@ inline std::vector<std::unique_ptr<ExpressionCase>> expressions_of_models(DType 
     };
     for (size_t i = 0; i < expression->operands(); ++i) {
       const DType own = is_mask(i) ? DType::Bool : dtype;
-      made->operands.push_back(made->bench->tensor(own, {5, 33}));
+      const bool is_row = broadcasts && i % 2 == 1;
+      made->operands.push_back(
+          made->bench->tensor(own, is_row ? KernelBench::Sizes{sizes.back()} : sizes));
       fill(*made->bench, made->operands.back(), own, draw);
     }
     for (const size_t result : expression->results)
-      made->results.push_back(made->bench->tensor(expression->operations[result].dtype, {5, 33}));
+      made->results.push_back(made->bench->tensor(expression->operations[result].dtype, sizes));
     cases.push_back(std::move(made));
   }
   return cases;

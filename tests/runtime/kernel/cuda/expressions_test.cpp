@@ -153,6 +153,16 @@ TEST(CudaExpression, ThoseOfModelsGiveTheBitsOfTheCpu) {
   batch.compare();
 }
 
+// Rows of 8 elements a time, and what has one element, or a row, for all.
+TEST(CudaExpression, PacksGiveTheBitsOfTheCpu) {
+  Batch batch;
+  for (const DType dtype : {DType::F32, DType::BF16, DType::F16})
+    for (const bool broadcasts : {false, true})
+      for (auto& one : expressions_of_models(dtype, {37, 64}, broadcasts))
+        batch.add(std::move(one));
+  batch.compare();
+}
+
 std::string text_of(const ExpressionCase& one) {
   std::vector<const void*> addresses;
   const auto source = one.source(nullptr, &addresses);
@@ -179,6 +189,26 @@ TEST(CudaSource, CountsWith64BitsOnlyWhereItMust) {
   }
   EXPECT_THAT(text_of(small), ::testing::HasSubstr("for (uint32_t i"));
   EXPECT_THAT(text_of(large), ::testing::HasSubstr("for (int64_t i"));
+}
+
+// As many elements as 16 bytes of the smallest type have, where all lie so that this goes.
+TEST(CudaSource, TakesPacksWhereElementsAreNeighbours) {
+  const auto text = [](DType dtype, Sizes sizes, Sizes strides, size_t skipped) {
+    ExpressionCase one;
+    const std::string type(base::name(dtype));
+    one.expression = *Expression::parse("t0:" + type + "=neg.default(self=a0);->t0");
+    one.operands = {one.bench->tensor(dtype, sizes, strides)};
+    one.results = {one.bench->tensor(dtype, sizes)};
+    std::vector<const void*> addresses;
+    return one.source(reinterpret_cast<std::byte*>(4096 + skipped), &addresses)->text;
+  };
+  using ::testing::HasSubstr;
+  EXPECT_THAT(text(DType::F32, {6, 16}, {16, 1}, 0), HasSubstr("load_pack<4>"));
+  EXPECT_THAT(text(DType::BF16, {6, 16}, {16, 1}, 0), HasSubstr("load_pack<8>"));
+  EXPECT_THAT(text(DType::BF16, {6, 16}, {20, 1}, 0), HasSubstr("load_pack<4>"));
+  EXPECT_THAT(text(DType::BF16, {6, 16}, {16, 1}, 4), HasSubstr("load_pack<2>"));
+  EXPECT_THAT(text(DType::F32, {6, 15}, {16, 1}, 0), Not(HasSubstr("load_pack")));
+  EXPECT_THAT(text(DType::F32, {6, 16}, {1, 6}, 0), Not(HasSubstr("load_pack")));
 }
 
 }  // namespace

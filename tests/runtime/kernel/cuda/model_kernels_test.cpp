@@ -25,24 +25,35 @@ void expect_values_of_cpu(KernelBench& bench, const plan::Instruction& instructi
   expect_near_cpu(bench, instruction, results, 2e-6);
 }
 
-TEST(CudaReductions, SumsAndMeansOverAnyDims) {
-  const Sizes sizes = {5, 40, 33};
-  const std::vector<float> values = noise(int64_t{5} * 40 * 33, 3);
-  for (const std::vector<int64_t>& dims :
-       std::vector<std::vector<int64_t>>{{0}, {1}, {2}, {-1}, {0, 1}, {1, 2}, {0, 2}, {0, 1, 2}}) {
-    for (const char* op : {"aten.sum.dim_IntList", "aten.mean.dim"}) {
-      for (const bool keeps : {false, true}) {
-        KernelBench bench;
-        const int32_t self = bench.filled(DType::F32, sizes, values);
-        Sizes kept;
-        for (int64_t d = 0; d < 3; ++d) {
-          const bool summed = std::ranges::count(dims, d) + std::ranges::count(dims, d - 3) > 0;
-          if (!summed) kept.push_back(sizes[static_cast<size_t>(d)]);
-          if (summed && keeps) kept.push_back(1);
+// Of both: rows that packs do not fill, or begin or end in; columns in one part and in several.
+TEST(CudaReductions, FoldAnyDims) {
+  for (const Sizes& sizes : {Sizes{5, 40, 33}, Sizes{130, 3, 72}}) {
+    const std::vector<float> values = noise(sizes[0] * sizes[1] * sizes[2], 3);
+    for (const std::vector<int64_t>& dims : std::vector<std::vector<int64_t>>{
+             {0}, {1}, {2}, {-1}, {0, 1}, {1, 2}, {0, 2}, {0, 1, 2}}) {
+      for (const char* op : {"aten.sum.dim_IntList", "aten.mean.dim", "aten.amax.default"}) {
+        for (const bool keeps : {false, true}) {
+          for (const DType dtype : {DType::F32, DType::BF16}) {
+            SCOPED_TRACE(std::string(op) + " " + std::string(base::name(dtype)));
+            KernelBench bench;
+            const int32_t wide = bench.filled(DType::F32, sizes, values);
+            const int32_t self = dtype == DType::F32 ? wide : bench.tensor(dtype, sizes);
+            if (dtype != DType::F32) {
+              ASSERT_TRUE(
+                  run_native(bench, instruction("dc.cast", {tensor_arg(wide)}, {self})).ok());
+            }
+            Sizes kept;
+            for (int64_t d = 0; d < 3; ++d) {
+              const bool folded = std::ranges::count(dims, d) + std::ranges::count(dims, d - 3) > 0;
+              if (!folded) kept.push_back(sizes[static_cast<size_t>(d)]);
+              if (folded && keeps) kept.push_back(1);
+            }
+            const int32_t to = bench.tensor(dtype, kept);
+            expect_near_cpu(
+                bench, instruction(op, {tensor_arg(self, "self"), list_arg("dim", dims)}, {to}),
+                {to}, tolerance_of(dtype));
+          }
         }
-        const int32_t to = bench.tensor(DType::F32, kept);
-        expect_values_of_cpu(
-            bench, instruction(op, {tensor_arg(self, "self"), list_arg("dim", dims)}, {to}), {to});
       }
     }
   }
