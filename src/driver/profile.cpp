@@ -104,13 +104,13 @@ bool has_own_kernels(Kernels kernels, const runtime::plan::Plan& plan) {
   });
 }
 
-// GPUs have neither libtorch's kernels nor reductions in fused ones.
+// GPUs have none of libtorch's kernels.
 Result<std::vector<Kernels>> kernels_here(const Target& target,
                                           runtime::comm::Communicator& control) {
-  if (target.device == base::DeviceKind::Cuda)
-    return std::vector{Kernels::Native, Kernels::FusedElementwise};
-  DC_ASSIGN_OR_RETURN(const bool has_libtorch,
-                      runtime::measure::has_libtorch(target.threads, control));
+  bool has_libtorch = false;
+  if (target.device != base::DeviceKind::Cuda) {
+    DC_ASSIGN_OR_RETURN(has_libtorch, runtime::measure::has_libtorch(target.threads, control));
+  }
   std::vector<Kernels> all;
   if (has_libtorch) all.push_back(Kernels::Aten);
   for (const Kernels own : {Kernels::Native, Kernels::FusedElementwise, Kernels::Fused})

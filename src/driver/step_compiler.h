@@ -25,13 +25,6 @@ namespace dc::driver {
 // finds, or only until one keeps to what was planned for.
 enum class SearchUntil : uint8_t { Best, Fits };
 
-// What the passes may do follows from the device as well.
-inline CompileOptions for_device(CompileOptions options) {
-  if (options.device_kind() == base::DeviceKind::Cuda)
-    options.passes.fuse_reductions = passes::FuseReductions::Never;
-  return options;
-}
-
 // The references must outlive it. within_budget() makes its plans keep a budget.
 class StepCompiler {
  public:
@@ -39,7 +32,7 @@ class StepCompiler {
                const PartDone& done, const OutOfTime& out_of_time,
                SearchUntil until = SearchUntil::Best)
       : step_(step),
-        options_(for_device(options)),
+        options_(options),
         cost_(cost),
         done_(done),
         out_of_time_(out_of_time),

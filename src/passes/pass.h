@@ -37,7 +37,7 @@ enum class Recompute : uint8_t { Auto, Off, Full };
 enum class Providers : uint8_t { Aten, Native, Any };
 
 // Whether fused kernels end with reductions.
-// Never: those of GPUs have none.
+// Never: to measure them without.
 // WhereFaster: where the profile has measured that this is no slower.
 // Always: to measure them.
 enum class FuseReductions : uint8_t { Never, WhereFaster, Always };

@@ -1,6 +1,8 @@
 #include "runtime/kernel/cuda/expression_kernels.h"
 
 #include "runtime/kernel/cuda/fused_source.h"
+#include "runtime/kernel/cuda/reduce_kernels.h"
+#include "runtime/kernel/cuda/walks.h"
 #include "runtime/kernel/native/elementwise.h"
 #include "runtime/kernel/native/registry.h"
 
@@ -16,21 +18,47 @@ using native::Call;
 using native::Dense;
 using native::Made;
 
-Made kernel_of(Workshop& workshop, const Expression& expression,
-               const native::ExpressionTensors& tensors) {
-  DC_ASSIGN_OR_RETURN(const KernelSource source, fused_source(expression, tensors));
+Result<Launch> launch_of(Workshop& workshop, const KernelSource& source,
+                         const native::ExpressionTensors& tensors, const void* totals = nullptr) {
   std::vector<const void*> addresses;  // as the members of the kernel's parameter
   for (const BoundTensor& tensor : tensors.results) addresses.push_back(tensor.data);
   for (const BoundTensor& tensor : tensors.operands) addresses.push_back(tensor.data);
-  return workshop.kernel(source, workshop.blocks_for(source.count),
+  if (totals != nullptr) addresses.push_back(totals);
+  return workshop.launch(source, workshop.blocks_for(source.count),
                          std::as_bytes(std::span(addresses)));
 }
 
-Made kernel_of(Workshop& workshop, Call& call, const Expression& expression,
-               std::span<const std::string> operands) {
-  const auto tensors = native::expression_tensors(call, expression, operands);
-  if (!call.ok()) return call.made(nullptr);
-  return kernel_of(workshop, expression, tensors);
+// Of an expression without reductions.
+Made kernel_of(Workshop& workshop, const Expression& expression,
+               const native::ExpressionTensors& tensors) {
+  DC_ASSIGN_OR_RETURN(const FusedSource source, fused_source(expression, tensors));
+  std::vector<Launch> launches(1);
+  DC_ASSIGN_OR_RETURN(launches[0], launch_of(workshop, source.kernel, tensors));
+  return workshop.kernel(std::move(launches));
+}
+
+// A kernel that leaves totals of columns, and kernels that fold these.
+Made kernel_with_folds(Workshop& workshop, Call& call, const FusedSource& source,
+                       const native::ExpressionTensors& tensors, int32_t stream) {
+  const int64_t bytes_of_fold = source.parts * tensors.along.count() * int64_t{sizeof(double)};
+  DC_ASSIGN_OR_RETURN(
+      std::byte * totals,
+      workshop.scratch(stream, static_cast<int64_t>(source.folds.size()) * bytes_of_fold));
+  std::vector<Launch> launches(1);
+  DC_ASSIGN_OR_RETURN(launches[0], launch_of(workshop, source.kernel, tensors, totals));
+  for (const FusedSource::Fold& fold : source.folds) {
+    Walk<2> kept = walk_of<2>(call, tensors.along);
+    if (!call.ok()) return call.made(nullptr);
+    const auto dims = tensors.along.dims();
+    for (size_t d = 0; d < dims.size(); ++d) kept.strides[d][1] = dims[d].strides[fold.result];
+    DC_ASSIGN_OR_RETURN(
+        Launch launch,
+        totals_launch(workshop, {totals, source.parts, fold.kind, fold.from,
+                                 &tensors.results[fold.result], &kept, fold.divisor}));
+    launches.push_back(std::move(launch));
+    totals += bytes_of_fold;
+  }
+  return workshop.kernel(std::move(launches));
 }
 
 // An argument of an instruction that is no tensor. None where no element-wise operator has such.
@@ -79,9 +107,19 @@ Made flat_kernel(Workshop& workshop, const Expression& expression, const Dense& 
 
 }  // namespace
 
-Made fused_kernel(Workshop& workshop, Call& call) {
+Made fused_kernel(Workshop& workshop, Call& call, int32_t stream) {
   DC_ASSIGN_OR_RETURN(const Expression expression, native::read_expression(call));
-  return kernel_of(workshop, call, expression, native::fused_operands(expression));
+  const auto tensors =
+      native::expression_tensors(call, expression, native::fused_operands(expression));
+  if (!call.ok()) return call.made(nullptr);
+  if (!expression.has_reductions()) return kernel_of(workshop, expression, tensors);
+  call.require(!tensors.shape.elements.empty(), "its values have no dims");
+  if (!call.ok()) return call.made(nullptr);
+  DC_ASSIGN_OR_RETURN(const FusedSource source, fused_source(expression, tensors));
+  if (source.parts > 0) return kernel_with_folds(workshop, call, source, tensors, stream);
+  std::vector<Launch> launches(1);
+  DC_ASSIGN_OR_RETURN(launches[0], launch_of(workshop, source.kernel, tensors));
+  return workshop.kernel(std::move(launches));
 }
 
 Made operator_kernel(Workshop& workshop, Call& call, const plan::Instruction& instruction,
@@ -101,7 +139,10 @@ Made operator_kernel(Workshop& workshop, Call& call, const plan::Instruction& in
   if (!has_result) return call.made(nullptr);
   const std::string overload = instruction.op.substr(instruction.op.find('.') + 1);
   const DType dtype = addresses.bind(instruction.outputs[0]).dtype;
-  return kernel_of(workshop, call, expression_of(dtype, overload, std::move(arguments)), operands);
+  const Expression expression = expression_of(dtype, overload, std::move(arguments));
+  const auto tensors = native::expression_tensors(call, expression, operands);
+  if (!call.ok()) return call.made(nullptr);
+  return kernel_of(workshop, expression, tensors);
 }
 
 Made copy_kernel(Workshop& workshop, const BoundTensor& from, const BoundTensor& to) {

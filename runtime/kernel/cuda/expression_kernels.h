@@ -9,7 +9,8 @@
 namespace dc::runtime::kernel::cuda {
 
 // dc.fused.
-base::Result<std::unique_ptr<Kernel>> fused_kernel(Workshop& workshop, native::Call& call);
+base::Result<std::unique_ptr<Kernel>> fused_kernel(Workshop& workshop, native::Call& call,
+                                                   int32_t stream);
 // Of an instruction whose operator expressions may have (native::is_operation).
 base::Result<std::unique_ptr<Kernel>> operator_kernel(Workshop& workshop, native::Call& call,
                                                       const plan::Instruction& instruction,

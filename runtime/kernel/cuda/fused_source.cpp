@@ -6,7 +6,10 @@
 #include <cmath>
 #include <cstring>
 
+#include "runtime/kernel/cuda/block.h"
 #include "runtime/kernel/cuda/element_type.h"
+#include "runtime/kernel/cuda/kernels/reduce_parameters.h"
+#include "runtime/kernel/cuda/reduce_kernels.h"
 #include "runtime/kernel/native/pointwise/operations.h"
 #include "src/base/sha256.h"
 
@@ -76,6 +79,14 @@ std::string literal(Lane lane, const std::array<std::byte, 8>& bytes) {
   return "";
 }
 
+// Threads that fold one row, and rows or columns of packs of a block: those of kernels/reduce.h.
+constexpr int64_t kLanes = 32, kChunk = kElementsOfLane;
+
+const char* fold_of(std::string_view overload) {
+  if (overload.starts_with("amax.")) return "MaxFold";
+  return overload.starts_with("amin.") ? "MinFold" : "SumFold";
+}
+
 // Writes the text of one kernel.
 class Writer {
  public:
@@ -84,36 +95,67 @@ class Writer {
       : expression_(expression),
         tensors_(tensors),
         operations_(operations),
-        dims_(tensors.iteration.dims()),
-        index_(fits_32_bits() ? "uint32_t" : "int64_t"),
-        pack_(widest_pack()) {}
+        has_reductions_(expression.has_reductions()),
+        along_(has_reductions_ ? tensors.along.dims() : tensors.iteration.dims()) {
+    if (has_reductions_) across_ = tensors.across.dims();
+    index_ = fits_32_bits() ? "uint32_t" : "int64_t";
+    pack_ = widest_pack();
+  }
 
-  KernelSource run() {
-    const std::string body = parameters() + "};\n\n";
-    const std::string loop = this->loop();
+  FusedSource run() {
+    FusedSource made;
+    if (has_reductions_ && !tensors_.shape.by_rows) {
+      made.parts = column_parts(columns(), rows());
+      for (size_t i = 0; i < tensors_.results.size(); ++i)
+        if (is_reduced(i))
+          made.folds.push_back({i, fold_of(overload(i)), folded_dtype(i), divisor(i)});
+    }
+    std::string body = parameters();
+    if (made.parts > 0) body += "  void* totals;\n";
+    body += "};\n\n";
+    const std::string loop = !has_reductions_         ? element_loop()
+                             : tensors_.shape.by_rows ? row_loop()
+                                                      : column_loop(made.parts);
     const std::string name = "dc_fused_" + base::sha256_hex(body + loop).substr(0, 16);
-    KernelSource source;
-    source.name = name;
-    source.count = tensors_.iteration.count() / pack_;
-    source.text = "// " + expression_.text() +
-                  "\n#include \"runtime/kernel/cuda/kernel_words.h\"\n"
-                  "#include \"runtime/kernel/scalar/pointwise.h\"\n\n"
-                  "namespace dc::runtime::kernel::scalar {\n\nstruct " +
-                  name + "_tensors {\n" + body + "DC_KERNEL(" + name + ", " + name +
-                  "_tensors) {\n" + loop + "}\n\n}  // namespace dc::runtime::kernel::scalar\n";
-    return source;
+    made.kernel.name = name;
+    made.kernel.count = threads(made.parts);
+    made.kernel.text = "// " + expression_.text() + "\n#include \"runtime/kernel/cuda/" +
+                       (has_reductions_ ? "kernels/reduce.h" : "kernel_words.h") +
+                       "\"\n#include \"runtime/kernel/scalar/pointwise.h\"\n\n"
+                       "namespace dc::runtime::kernel::scalar {\n\nstruct " +
+                       name + "_tensors {\n" + body + "DC_KERNEL(" + name + ", " + name +
+                       "_tensors) {\n" + loop +
+                       "}\n\n}  // namespace dc::runtime::kernel::scalar\n";
+    return made;
   }
 
  private:
-  // Whether all numbers of elements fit, with room for one step beyond the last.
+  using Dims = std::vector<native::Iteration::Dim>;
+
+  int64_t rows() const { return tensors_.across.count(); }
+  int64_t columns() const {
+    return has_reductions_ ? tensors_.along.count() : tensors_.iteration.count();
+  }
+  int64_t column_groups() const {
+    const int64_t all = columns() / pack_;
+    return (all + kLanes - 1) / kLanes;
+  }
+  int64_t threads(int64_t parts) const {
+    if (!has_reductions_) return columns() / pack_;
+    return parts > 0 ? column_groups() * parts * kBlockThreads : rows() * kLanes;
+  }
+
+  // Whether all numbers of elements fit, with room for some steps beyond the last.
   bool fits_32_bits() const {
     constexpr int64_t kMost = INT32_MAX;
-    if (tensors_.iteration.count() > kMost) return false;
-    for (size_t t = 0; t < tensors_.results.size() + tensors_.operands.size(); ++t) {
+    if (columns() * std::max<int64_t>(has_reductions_ ? rows() : 1, 1) > kMost) return false;
+    for (size_t t = 0; t < tensors(); ++t) {
       int64_t last = 0;
-      for (const native::Iteration::Dim& dim : dims_) {
-        if (dim.strides[t] < 0) return false;
-        last += (dim.size - 1) * dim.strides[t];
+      for (const Dims* dims : {&across_, &along_}) {
+        for (const native::Iteration::Dim& dim : *dims) {
+          if (dim.strides[t] < 0) return false;
+          last += (dim.size - 1) * dim.strides[t];
+        }
       }
       if (last > kMost) return false;
     }
@@ -125,28 +167,38 @@ class Writer {
     return t < results ? tensors_.results[t] : tensors_.operands[t - results];
   }
   size_t tensors() const { return tensors_.results.size() + tensors_.operands.size(); }
+  const ExpressionOperation& operation_of(size_t result) const {
+    return expression_.operations[expression_.results[result]];
+  }
+  std::string_view overload(size_t result) const { return operation_of(result).overload; }
+  bool is_reduced(size_t t) const {
+    return t < tensors_.results.size() && base::is_reduction(overload(t));
+  }
 
   // How many neighbouring elements a thread has at once: as many as 16 bytes of the smallest
   // element type have, up to 8, where every tensor lets them be read and written together.
   int64_t widest_pack() const {
-    if (dims_.empty()) return 1;
-    constexpr int64_t kBytes = 16;
+    if (along_.empty()) return 1;
     int64_t pack = 1;
     for (size_t t = 0; t < tensors(); ++t)
-      if (dims_.back().strides[t] == 1)
-        pack = std::max(pack, std::min<int64_t>(8, kBytes / base::byte_size(tensor(t).dtype)));
+      if (!is_reduced(t) && along_.back().strides[t] == 1)
+        pack = std::max(pack, std::min<int64_t>(kChunk, 16 / base::byte_size(tensor(t).dtype)));
     while (pack > 1 && !takes_pack(pack)) pack /= 2;
     return pack;
   }
   bool takes_pack(int64_t pack) const {
-    if (dims_.back().size % pack != 0) return false;
+    if (along_.back().size % pack != 0) return false;
     for (size_t t = 0; t < tensors(); ++t) {
-      const int64_t stride = dims_.back().strides[t];
-      if (stride == 0) continue;
+      const int64_t stride = along_.back().strides[t];
+      if (is_reduced(t) || stride == 0) continue;
       const int64_t bytes = std::min<int64_t>(16, pack * base::byte_size(tensor(t).dtype));
       if (stride != 1 || reinterpret_cast<uintptr_t>(tensor(t).data) % bytes != 0) return false;
-      for (size_t d = 0; d + 1 < dims_.size(); ++d)
-        if (dims_[d].strides[t] % pack != 0) return false;
+      const auto is_whole = [&](const native::Iteration::Dim& dim) {
+        return dim.strides[t] % pack == 0;
+      };
+      if (!std::ranges::all_of(across_, is_whole) ||
+          !std::all_of(along_.begin(), along_.end() - 1, is_whole))
+        return false;
     }
     return true;
   }
@@ -165,23 +217,47 @@ class Writer {
   std::string number(int64_t value) const {
     return std::to_string(value) + (index_ == "uint32_t" ? "u" : "");
   }
+  std::string declared(const std::string& name, const std::string& value) const {
+    return "const " + index_ + " " + name + " = " + value + ";\n";
+  }
 
-  // The place of the thread's element in tensor `t` of the iteration.
+  // The place of the thread's element in tensor `t`.
   std::string offset(size_t t) const {
     std::string text;
-    for (size_t d = 0; d < dims_.size(); ++d) {
-      const int64_t stride = dims_[d].strides[t];
-      if (stride == 0) continue;
-      if (!text.empty()) text += " + ";
-      text += coordinate(d) + (stride == 1 ? "" : " * " + number(stride));
-    }
+    const auto add = [&](const Dims& dims, const char* prefix) {
+      for (size_t d = 0; d < dims.size(); ++d) {
+        const int64_t stride = dims[d].strides[t];
+        if (stride == 0) continue;
+        text += (text.empty() ? "" : " + ") + (prefix + std::to_string(d)) +
+                (stride == 1 ? "" : " * " + number(stride));
+      }
+    };
+    add(across_, "row");
+    add(along_, "c");
     return text.empty() ? "0" : text;
   }
-  std::string coordinate(size_t dim) const {
-    return dims_.size() == 1 && pack_ == 1 ? "i" : "c" + std::to_string(dim);
+  // The coordinates along `dims` of element `i`, or of the first element of pack `i`.
+  std::string coordinates(const Dims& dims, const std::string& prefix, const std::string& i,
+                          int64_t pack) const {
+    if (dims.empty()) return "";
+    const auto whole = [&](const std::string& value) {
+      return pack == 1 ? value : value + " * " + number(pack);
+    };
+    if (dims.size() == 1) return declared(prefix + "0", whole(i));
+    const std::string rest = "rest_" + prefix;
+    std::string text = index_ + " " + rest + " = " + i + ";\n";
+    for (size_t d = dims.size(); d-- > 1;) {
+      const bool is_last = d + 1 == dims.size();
+      const std::string size = number(is_last ? dims[d].size / pack : dims[d].size);
+      const std::string own = rest + " % " + size;
+      text += declared(prefix + std::to_string(d), is_last ? whole(own) : own);
+      text += rest + " /= " + size + ";\n";
+    }
+    return text + declared(prefix + "0", rest);
   }
+
   // Whether the elements of a pack lie next to each other.
-  bool is_packed(size_t t) const { return pack_ > 1 && dims_.back().strides[t] == 1; }
+  bool is_packed(size_t t) const { return pack_ > 1 && along_.back().strides[t] == 1; }
 
   std::string load(size_t operand) const {
     const size_t t = tensors_.results.size() + operand;
@@ -191,58 +267,154 @@ class Writer {
         is_packed(t) ? "pack_" + name + ".at[k]" : "parameters." + name + "[" + offset(t) + "]";
     return "const " + std::string(type) + " " + name + " = " + converted(type, element) + ";\n";
   }
+  bool is_one_for_all(size_t operand) const {
+    return offset(tensors_.results.size() + operand) == "0";
+  }
+  // Operands that are one element for all.
+  std::string loads_of_one() const {
+    std::string text;
+    for (size_t i = 0; i < tensors_.operands.size(); ++i)
+      if (is_one_for_all(i)) text += load(i);
+    return text;
+  }
 
-  std::string loop() {
-    std::string once, each, elements, stores;
+  // What a thread does with the elements of a pack, whose coordinates are known.
+  std::string pack_of_elements() const {
+    std::string before, elements, after;
     for (size_t i = 0; i < tensors_.operands.size(); ++i) {
+      if (is_one_for_all(i)) continue;
       const size_t t = tensors_.results.size() + i;
       const std::string name = "a" + std::to_string(i);
-      if (is_packed(t)) {
-        each += "    const auto pack_" + name + " = cuda::load_pack<" + std::to_string(pack_) +
-                ">(parameters." + name + " + " + offset(t) + ");\n";
-        elements += "    " + load(i);
-      } else {
-        const bool is_one = offset(t) == "0";
-        (is_one ? once : each) += (is_one ? "  " : "    ") + load(i);
-      }
+      if (is_packed(t))
+        before += "const auto pack_" + name + " = cuda::load_pack<" + std::to_string(pack_) +
+                  ">(parameters." + name + " + " + offset(t) + ");\n";
+      (is_packed(t) ? elements : before) += load(i);
     }
-    for (size_t i = 0; i < operations_.size(); ++i) elements += operation(i);
+    for (size_t i = 0; i < operations_.size(); ++i)
+      if (!base::is_reduction(expression_.operations[i].overload)) elements += operation(i);
     for (size_t i = 0; i < tensors_.results.size(); ++i) {
       const std::string name = "r" + std::to_string(i);
       const std::string type = element_type(tensors_.results[i].dtype);
+      if (is_reduced(i)) {
+        elements += joined(i);
+        continue;
+      }
       const std::string value =
           converted(type, "t" + std::to_string(expression_.results[i])) + ";\n";
       if (is_packed(i)) {
-        each += "    cuda::Pack<" + type + ", " + std::to_string(pack_) + "> pack_" + name + ";\n";
-        elements += "    pack_" + name + ".at[k] = " + value;
-        stores += "    cuda::store_pack(parameters." + name + " + " + offset(i) + ", pack_" + name +
-                  ");\n";
+        before += "cuda::Pack<" + type + ", " + std::to_string(pack_) + "> pack_" + name + ";\n";
+        elements += "pack_" + name + ".at[k] = " + value;
+        after +=
+            "cuda::store_pack(parameters." + name + " + " + offset(i) + ", pack_" + name + ");\n";
       } else {
-        elements += "    parameters." + name + "[" + offset(i) + "] = " + value;
+        elements += "parameters." + name + "[" + offset(i) + "] = " + value;
       }
     }
-    if (pack_ > 1)
-      elements = "#pragma unroll\n    for (int k = 0; k < " + std::to_string(pack_) + "; ++k) {\n" +
-                 elements + "    }\n";
-    return once + "  for (" + index_ + " i = cuda::first_element<" + index_ + ">(); i < " +
-           number(tensors_.iteration.count() / pack_) + "; i += cuda::all_threads<" + index_ +
-           ">()) {\n" + coordinates() + each + elements + stores + "  }\n";
+    if (pack_ > 1 || has_reductions_)
+      elements = "#pragma unroll\nfor (int k = 0; k < " + std::to_string(pack_) + "; ++k) {\n" +
+                 elements + "}\n";
+    return before + elements + after;
   }
 
-  std::string coordinates() const {
-    if (dims_.size() == 1 && pack_ > 1)
-      return "    const " + index_ + " c0 = i * " + number(pack_) + ";\n";
-    if (dims_.size() < 2) return "";
-    std::string text = "    " + index_ + " rest = i;\n";
-    for (size_t d = dims_.size(); d-- > 1;) {
-      const bool is_last = d + 1 == dims_.size();
-      const std::string size = number(is_last ? dims_[d].size / pack_ : dims_[d].size);
-      text.append("    const ").append(index_).append(" c").append(std::to_string(d));
-      text.append(" = rest % ").append(size);
-      if (is_last && pack_ > 1) text.append(" * ").append(number(pack_));
-      text.append(";\n    rest /= ").append(size).append(";\n");
-    }
-    return text + "    const " + index_ + " c0 = rest;\n";
+  std::string element_loop() const {
+    return loads_of_one() + "for (" + index_ + " i = cuda::first_element<" + index_ + ">(); i < " +
+           number(columns() / pack_) + "; i += cuda::all_threads<" + index_ + ">()) {\n" +
+           coordinates(along_, "c", "i", pack_) + pack_of_elements() + "}\n";
+  }
+
+  // Of a reduction, the result `result`: the type of its totals, and their name.
+  std::string total_type(size_t result) const {
+    const bool is_floating = base::is_floating(folded_dtype(result)) ||
+                             base::is_floating(tensors_.results[result].dtype);
+    return is_floating ? "double" : "int64_t";
+  }
+  DType folded_dtype(size_t result) const {
+    const ExpressionArgument& self = operation_of(result).arguments[0];
+    const auto index = static_cast<size_t>(self.integer);
+    return self.kind == ExpressionArgumentKind::Value ? expression_.operations[index].dtype
+                                                      : tensors_.operands[index].dtype;
+  }
+  // Elements of a mean; otherwise 1.
+  double divisor(size_t result) const {
+    if (!overload(result).starts_with("mean.")) return 1;
+    return static_cast<double>(tensors_.shape.by_rows ? columns() : rows());
+  }
+  static std::string total(size_t result) { return "total_" + std::to_string(result); }
+  std::string joined(size_t result) const {
+    const ExpressionArgument& self = operation_of(result).arguments[0];
+    const std::string value =
+        (self.kind == ExpressionArgumentKind::Value ? "t" : "a") + std::to_string(self.integer);
+    const std::string fold = std::string("cuda::") + fold_of(overload(result));
+    const std::string own = total(result) + (tensors_.shape.by_rows ? "" : "[k]");
+    return own + " = " + fold + "::join(" + own + ", " + fold + "::of(" +
+           converted(total_type(result), value) + "));\n";
+  }
+  template <typename F>
+  std::string for_each_reduced(F f) const {
+    std::string text;
+    for (size_t i = 0; i < tensors_.results.size(); ++i)
+      if (is_reduced(i)) text += f(i, total_type(i), std::string("cuda::") + fold_of(overload(i)));
+    return text;
+  }
+
+  // As reduce_by_rows of kernels/reduce.h.
+  std::string row_loop() const {
+    const std::string all = number(rows()), packs = number(columns() / pack_);
+    std::string text = declared("row", "threadIdx.x / 32") + declared("lane", "threadIdx.x % 32");
+    text += loads_of_one();
+    text += "for (" + index_ + " first = blockIdx.x * 8; first < " + all +
+            "; first += gridDim.x * 8) {\nconst bool exists = first + row < " + all + ";\n";
+    text += coordinates(across_, "row", "(exists ? first + row : first)", 1);
+    text += for_each_reduced([](size_t i, const std::string& type, const std::string& fold) {
+      return type + " " + total(i) + " = " + fold + "::neutral<" + type + ">();\n";
+    });
+    text += "for (" + index_ + " at = lane * " + number(kChunk) + "; exists && at < " +
+            number(columns()) + "; at += " + number(kLanes * kChunk) +
+            ") {\n#pragma unroll\nfor (int part = 0; part < " + std::to_string(kChunk / pack_) +
+            "; ++part) {\n" + declared("i", "at / " + number(pack_) + " + part") + "if (i < " +
+            packs + ") {\n" + coordinates(along_, "c", "i", pack_) + pack_of_elements() +
+            "}\n}\n}\n";
+    text += for_each_reduced([&](size_t i, const std::string&, const std::string& fold) {
+      const std::string type = element_type(tensors_.results[i].dtype);
+      return "{\nconst auto all = cuda::row_total<" + fold + ">(" + total(i) +
+             ");\nif (lane == 0 && exists) parameters.r" + std::to_string(i) + "[" + offset(i) +
+             "] = cuda::of_total<" + type + ">(all, " + std::to_string(divisor(i)) + ");\n}\n";
+    });
+    return text + "}\n";
+  }
+
+  // As reduce_parts_by_columns of kernels/reduce.h, a pack of columns for each thread.
+  std::string column_loop(int64_t parts) const {
+    const int64_t terms = (rows() + parts - 1) / parts;
+    const std::string groups = number(column_groups()), packs = std::to_string(pack_);
+    std::string text =
+        declared("lane", "threadIdx.x / 32") + declared("column", "threadIdx.x % 32");
+    text += loads_of_one();
+    text += "for (" + index_ + " block = blockIdx.x; block < " + number(column_groups() * parts) +
+            "; block += gridDim.x) {\n";
+    text += declared("part", "block / " + groups);
+    text += declared("own", "block % " + groups + " * 32 + column");
+    text += "const bool exists = own < " + number(columns() / pack_) + ";\n";
+    text += declared("i", "exists ? own : 0");
+    text += coordinates(along_, "c", "i", pack_);
+    text += for_each_reduced([&](size_t i, const std::string& type, const std::string& fold) {
+      return type + " " + total(i) + "[" + packs + "];\nfor (int k = 0; k < " + packs + "; ++k) " +
+             total(i) + "[k] = " + fold + "::neutral<" + type + ">();\n";
+    });
+    text += declared("begin", "part * " + number(terms));
+    text += declared("end", "begin + " + number(terms) + " < " + number(rows()) + " ? begin + " +
+                                number(terms) + " : " + number(rows()));
+    text += "for (" + index_ + " term = begin + lane; exists && term < end; term += 8) {\n" +
+            coordinates(across_, "row", "term", 1) + pack_of_elements() + "}\n";
+    size_t number_of = 0;
+    text += for_each_reduced([&](size_t i, const std::string& type, const std::string& fold) {
+      const int64_t begin = static_cast<int64_t>(number_of++) * parts;
+      return "for (int k = 0; k < " + packs + "; ++k) {\nconst auto all = cuda::lanes_total<" +
+             fold + ">(" + total(i) + "[k]);\nif (lane == 0 && exists) static_cast<" + type +
+             "*>(parameters.totals)[(" + std::to_string(begin) + "l + part) * " +
+             std::to_string(columns()) + "l + i * " + packs + " + k] = all;\n}\n";
+    });
+    return text + "}\n";
   }
 
   std::string operation(size_t number) const {
@@ -289,23 +461,21 @@ class Writer {
   const Expression& expression_;
   const native::ExpressionTensors& tensors_;
   const native::Operations& operations_;
-  std::vector<native::Iteration::Dim> dims_;
+  bool has_reductions_;
+  // Dims of rows, and of columns; without reductions all are of columns.
+  Dims across_, along_;
   std::string index_;  // the type that counts elements
-  int64_t pack_;       // elements that a thread has at once
+  int64_t pack_ = 1;   // elements that a thread has at once
 };
 
 }  // namespace
 
-base::Result<KernelSource> fused_source(const Expression& expression,
-                                        const native::ExpressionTensors& tensors) {
-  if (expression.has_reductions()) {
-    return base::Status(base::ErrorKind::Unsupported, "DC6155",
-                        "fused kernels of GPUs have no reductions; compile the plan with a profile "
-                        "of this device or without one, and without fuse-elementwise=8");
-  }
-  DC_ASSIGN_OR_RETURN(
-      const native::Operations operations,
-      native::Operations::of(expression, tensors.operands, !tensors.results[0].sizes.empty()));
+base::Result<FusedSource> fused_source(const Expression& expression,
+                                       const native::ExpressionTensors& tensors) {
+  const bool has_dims = expression.has_reductions() ? !tensors.shape.elements.empty()
+                                                    : !tensors.results[0].sizes.empty();
+  DC_ASSIGN_OR_RETURN(const native::Operations operations,
+                      native::Operations::of(expression, tensors.operands, has_dims));
   return Writer(expression, tensors, operations).run();
 }
 

@@ -63,7 +63,7 @@ class Provider final : public KernelProvider {
                                              const plan::Instruction& instruction,
                                              const AddressMap& addresses) {
     const std::string& op = instruction.op;
-    if (op == "dc.fused") return fused_kernel(*workshop_, call);
+    if (op == "dc.fused") return fused_kernel(*workshop_, call, instruction.stream);
     if (const StepKernel make = find_step_kernel(op); make != nullptr)
       return make(*workshop_, call, instruction.stream);
     if (op == "dc.accumulate") return accumulate_kernel(*workshop_, call);

@@ -31,10 +31,11 @@ struct Fold {
 };
 How how_to_fold(const Reduce& fold, bool reduces_neighbours) {
   if (!reduces_neighbours) return How::ByColumns;
-  // A longer row is worth a block.
-  constexpr int64_t kLongest = 16384;
+  // Few long rows are worth a block each.
+  constexpr int64_t kLong = 16384, kMany = 1024;
   const bool is_row = fold.folded.dims == 1 && fold.folded.strides[0][0] == 1;
-  return is_row && fold.folded.count <= kLongest ? How::ByRows : How::ByBlocks;
+  const bool is_short = fold.folded.count <= kLong || fold.kept.count >= kMany;
+  return is_row && is_short ? How::ByRows : How::ByBlocks;
 }
 
 Fold make_fold(Call& call, const BoundTensor& self, const BoundTensor& to,
@@ -79,18 +80,11 @@ Result<Launch> fold_launch(Workshop& workshop, const Fold& fold, const std::stri
       workshop.blocks_for(fold.parameters.kept.count * threads_of(fold.how)), fold.parameters);
 }
 
-// Into how many parts the terms of few columns are split, so that all of a GPU has work.
-int64_t parts_of(const Fold& fold) {
-  constexpr int64_t kMostParts = 64, kLeastTerms = 64, kManyResults = 32768;
-  if (fold.how != How::ByColumns || fold.parameters.kept.count >= kManyResults) return 1;
-  return std::clamp<int64_t>(fold.parameters.folded.count / kLeastTerms, 1, kMostParts);
-}
-
 // A kernel of the parts' totals and one that folds these.
-base::Status add_parts(Workshop& workshop, const Fold& fold, const std::string& kind, int64_t parts,
-                       int32_t stream, std::vector<Launch>& launches) {
+base::Status add_parts(Workshop& workshop, const Fold& fold, const BoundTensor& result,
+                       const std::string& kind, int64_t parts, int32_t stream,
+                       std::vector<Launch>& launches) {
   const Reduce& of = fold.parameters;
-  const std::string from = element_type(fold.from), to = element_type(fold.to);
   const std::string types =
       "_" + std::string(base::name(fold.from)) + "_" + std::string(base::name(fold.to));
   DC_ASSIGN_OR_RETURN(
@@ -99,21 +93,13 @@ base::Status add_parts(Workshop& workshop, const Fold& fold, const std::string& 
   const ReduceParts first{of, parts, (of.folded.count + parts - 1) / parts, totals};
   DC_ASSIGN_OR_RETURN(
       Launch launch,
-      workshop.launch(fold_source("reduce_parts_by_columns", kind, from, to, types, "ReduceParts"),
+      workshop.launch(fold_source("reduce_parts_by_columns", kind, element_type(fold.from),
+                                  element_type(fold.to), types, "ReduceParts"),
                       workshop.blocks_for(of.kept.count * parts * threads_of(How::ByColumns)),
                       first));
   launches.push_back(std::move(launch));
-  Reduce second = of;
-  second.from = totals;
-  int64_t stride = 1;
-  for (int64_t d = of.kept.dims; d-- > 0; stride *= of.kept.sizes[d])
-    second.kept.strides[d][0] = stride;
-  second.folded = {parts, 1, {parts}, {{of.kept.count}}};
-  DC_ASSIGN_OR_RETURN(
-      launch,
-      workshop.launch(fold_source("reduce_by_columns", kind, "Total<" + from + ", " + to + ">", to,
-                                  "_total" + types, "Reduce"),
-                      workshop.blocks_for(of.kept.count * threads_of(How::ByColumns)), second));
+  DC_ASSIGN_OR_RETURN(launch, totals_launch(workshop, {totals, parts, kind, fold.from, &result,
+                                                       &of.kept, of.divisor}));
   launches.push_back(std::move(launch));
   return {};
 }
@@ -124,8 +110,11 @@ Made fold_kernel(Workshop& workshop, Call& call, int32_t stream, const std::stri
   if (!call.ok()) return call.made(nullptr);
   if (is_mean) fold.parameters.divisor = fold.count;
   std::vector<Launch> launches;
-  if (const int64_t parts = parts_of(fold); parts > 1) {
-    DC_RETURN_IF_ERROR(add_parts(workshop, fold, kind, parts, stream, launches));
+  const int64_t parts = fold.how == How::ByColumns
+                            ? column_parts(fold.parameters.kept.count, fold.parameters.folded.count)
+                            : 1;
+  if (parts > 1) {
+    DC_RETURN_IF_ERROR(add_parts(workshop, fold, call.output(0), kind, parts, stream, launches));
   } else {
     DC_ASSIGN_OR_RETURN(Launch launch, fold_launch(workshop, fold, kind));
     launches.push_back(std::move(launch));
@@ -256,6 +245,25 @@ Result<Launch> sum_launch(Workshop& workshop, Call& call, const BoundTensor& fro
   const Fold fold = make_fold(call, from, to, dims);
   if (!call.ok()) return call.made(nullptr).status();
   return fold_launch(workshop, fold, "SumFold");
+}
+
+int64_t column_parts(int64_t results, int64_t terms) {
+  constexpr int64_t kMostParts = 64, kLeastTerms = 64, kManyResults = 32768;
+  return results < kManyResults ? std::clamp<int64_t>(terms / kLeastTerms, 1, kMostParts) : 1;
+}
+
+Result<Launch> totals_launch(Workshop& workshop, const Totals& totals) {
+  const std::string from = element_type(totals.from), to = element_type(totals.to->dtype);
+  const std::string types = "_total_" + std::string(base::name(totals.from)) + "_" +
+                            std::string(base::name(totals.to->dtype));
+  Reduce fold{totals.data, totals.to->data, *totals.kept, {}, totals.divisor};
+  int64_t stride = 1;
+  for (int64_t d = fold.kept.dims; d-- > 0; stride *= fold.kept.sizes[d])
+    fold.kept.strides[d][0] = stride;
+  fold.folded = {totals.parts, 1, {totals.parts}, {{fold.kept.count}}};
+  return workshop.launch(fold_source("reduce_by_columns", totals.fold,
+                                     "Total<" + from + ", " + to + ">", to, types, "Reduce"),
+                         workshop.blocks_for(fold.kept.count * threads_of(How::ByColumns)), fold);
 }
 
 std::span<const ModelKernelRow> reduce_kernels() { return kReduceRows; }

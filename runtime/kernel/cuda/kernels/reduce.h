@@ -96,6 +96,12 @@ struct AllFold : AnyFold {
   }
 };
 
+template <typename To, typename A>
+inline To of_total(A total, double divisor) {
+  if constexpr (scalar::kFloating<A>) total = total / divisor;
+  return scalar::store<To>(total);
+}
+
 // The elements that one result is made of.
 template <typename From, typename To>
 struct Terms {
@@ -107,8 +113,7 @@ struct Terms {
     return static_cast<A>(scalar::load(static_cast<const From*>(of.from)[place]));
   }
   void put(A total) const {
-    if constexpr (scalar::kFloating<A>) total = total / of.divisor;
-    static_cast<To*>(of.to)[begin.at[1]] = scalar::store<To>(total);
+    static_cast<To*>(of.to)[begin.at[1]] = of_total<To>(total, of.divisor);
   }
   const Reduce& of;
   Places<2> begin;
@@ -128,16 +133,41 @@ inline void reduce_by_blocks(const Reduce& parameters) {
   }
 }
 
+// What the 32 threads of a row have, folded in their order; in the first of them.
+template <typename Fold, typename A>
+inline A row_total(A total) {
+  constexpr unsigned kLanes = 32;
+  __shared__ A totals[kBlockThreads / kLanes][kLanes + 1];
+  A* const own = totals[threadIdx.x / kLanes];
+  own[threadIdx.x % kLanes] = total;
+  __syncthreads();
+  if (threadIdx.x % kLanes == 0)
+    for (unsigned l = 1; l < kLanes; ++l) total = Fold::join(total, own[l]);
+  __syncthreads();
+  return total;
+}
+// The same of the kBlockThreads / kResultsOfBlock threads of a column, whose lanes are
+// kResultsOfBlock threads apart.
+template <typename Fold, typename A>
+inline A lanes_total(A total) {
+  __shared__ A totals[kBlockThreads];
+  totals[threadIdx.x] = total;
+  __syncthreads();
+  if (threadIdx.x < kResultsOfBlock)
+    for (unsigned l = threadIdx.x + kResultsOfBlock; l < kBlockThreads; l += kResultsOfBlock)
+      total = Fold::join(total, totals[l]);
+  __syncthreads();
+  return total;
+}
+
 // For results whose elements lie next to each other: 32 threads make one, 8 results a block. Lane l
-// folds packs l, l + 32 ... of 16 bytes in order, then the lanes are folded in order.
+// folds kElementsOfLane neighbours from l * kElementsOfLane on, then those of 32 lanes further, in
+// order; then the lanes are folded in order.
 template <typename From, typename To, typename Fold>
 inline void reduce_by_rows(const Reduce& parameters) {
   using A = Total<From, To>;
-  constexpr int kLanes = 32, kRows = static_cast<int>(kBlockThreads) / kLanes,
-                kPack = 16 / static_cast<int>(sizeof(From));
-  __shared__ A totals[kRows][kLanes + 1];
-  const int row = static_cast<int>(threadIdx.x) / kLanes,
-            lane = static_cast<int>(threadIdx.x) % kLanes;
+  constexpr int64_t kLanes = 32, kRows = kBlockThreads / kLanes, kChunk = kElementsOfLane;
+  const int64_t row = threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
   const int64_t count = parameters.folded.count;
   for (int64_t first = int64_t{blockIdx.x} * kRows; first < parameters.kept.count;
        first += int64_t{gridDim.x} * kRows) {
@@ -149,44 +179,31 @@ inline void reduce_by_rows(const Reduce& parameters) {
     const auto add = [&](From x) {
       total = Fold::join(total, Fold::of(static_cast<A>(scalar::load(x))));
     };
-    for (int64_t at = lane * kPack; exists && at < count; at += kLanes * kPack) {
-      if (has_packs && at + kPack <= count) {
-        const auto pack = load_pack<kPack>(from + at);
-        for (int k = 0; k < kPack; ++k) add(pack.at[k]);
+    for (int64_t at = lane * kChunk; exists && at < count; at += kLanes * kChunk) {
+      if (has_packs && at + kChunk <= count) {
+        const auto pack = load_pack<kChunk>(from + at);
+        for (int64_t k = 0; k < kChunk; ++k) add(pack.at[k]);
       } else {
-        for (int64_t k = at; k < at + kPack && k < count; ++k) add(from[k]);
+        for (int64_t k = at; k < at + kChunk && k < count; ++k) add(from[k]);
       }
     }
-    totals[row][lane] = total;
-    __syncthreads();
-    if (lane == 0 && exists) {
-      for (int l = 1; l < kLanes; ++l) total = Fold::join(total, totals[row][l]);
-      terms.put(total);
-    }
-    __syncthreads();
+    total = row_total<Fold>(total);
+    if (lane == 0 && exists) terms.put(total);
   }
 }
 
-// A thread of lane l folds the terms begin + l, begin + l + lanes ... before `end` of a result in
-// order, then the lanes are folded in order. The total of the block's column, in lane 0.
+// The total of the terms begin + l, begin + l + lanes ... before `end` of a result, for a thread of
+// lane l, folded in order.
 template <typename From, typename To, typename Fold>
 inline Total<From, To> column_total(const Terms<From, To>& terms, bool exists, int64_t begin,
                                     int64_t end) {
   using A = Total<From, To>;
   constexpr int64_t kLanes = kBlockThreads / kResultsOfBlock;
-  __shared__ A totals[kBlockThreads];
-  const int64_t lane = threadIdx.x / kResultsOfBlock, column = threadIdx.x % kResultsOfBlock;
   A total = Fold::template neutral<A>();
 #pragma unroll 4
-  for (int64_t term = begin + lane; exists && term < end; term += kLanes)
+  for (int64_t term = begin + threadIdx.x / kResultsOfBlock; exists && term < end; term += kLanes)
     total = Fold::join(total, Fold::of(terms.at(term)));
-  totals[threadIdx.x] = total;
-  __syncthreads();
-  if (lane == 0)
-    for (int64_t l = 1; l < kLanes; ++l)
-      total = Fold::join(total, totals[l * kResultsOfBlock + column]);
-  __syncthreads();
-  return total;
+  return lanes_total<Fold>(total);
 }
 
 // A block makes kResultsOfBlock neighbouring results, for results whose elements are neighbours of

@@ -8,6 +8,9 @@ namespace dc::runtime::kernel::cuda {
 // Of neighbouring results, in reduce_by_columns.
 inline constexpr int64_t kResultsOfBlock = 32;
 
+// Neighbouring elements of a row that a thread folds one after the other, in reduce_by_rows.
+inline constexpr int64_t kElementsOfLane = 8;
+
 // `from` and `to` are of the element types that the kernel is for.
 struct Reduce {
   const void* from;

@@ -32,13 +32,15 @@ struct ExpressionCase {
     if (!call.ok()) return call.made(nullptr).status();
     for (const kernel::BoundTensor& tensor : tensors.results) addresses->push_back(tensor.data);
     for (const kernel::BoundTensor& tensor : tensors.operands) addresses->push_back(tensor.data);
-    return kernel::cuda::fused_source(expression, tensors);
+    DC_ASSIGN_OR_RETURN(kernel::cuda::FusedSource source,
+                        kernel::cuda::fused_source(expression, tensors));
+    return source.kernel;
   }
 };
 
 // Nothing where it has too many tensors.
-inline std::unique_ptr<ExpressionCase> random_case(uint32_t seed) {
-  RandomExpression draw(seed);
+inline std::unique_ptr<ExpressionCase> random_case(uint32_t seed, Ends ends = Ends::Elementwise) {
+  RandomExpression draw(seed, ends);
   if (draw.operands.size() + draw.expression.results.size() > Expression::kMostTensors)
     return nullptr;
   auto made = std::make_unique<ExpressionCase>();
@@ -50,7 +52,7 @@ inline std::unique_ptr<ExpressionCase> random_case(uint32_t seed) {
   for (size_t i = 0; i < draw.expression.results.size(); ++i)
     made->results.push_back(
         made->bench->tensor(draw.expression.operations[draw.expression.results[i]].dtype,
-                            draw.shape, draw.result_strides[i]));
+                            draw.result_sizes[i], draw.result_strides[i]));
   return made;
 }
 

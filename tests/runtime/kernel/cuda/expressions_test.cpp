@@ -7,7 +7,9 @@
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/kernel/cuda/block.h"
 #include "runtime/kernel/cuda/nvrtc.h"
+#include "src/base/shape.h"
 #include "tests/runtime/kernel/cuda/expressions.h"
+#include "tests/runtime/kernel/cuda/gpu_bench.h"
 
 namespace dc::runtime {
 namespace {
@@ -115,19 +117,85 @@ TEST(CudaExpressionOfTheDouble, RandomOnesOfF64GiveTheBitsOfTheCpu) {
   compare_random_ones(40, true);
 }
 
-TEST(CudaExpression, ReductionsAreRefused) {
-  ExpressionCase one;
-  one.expression =
-      *Expression::parse("t0:f32=neg.default(self=a0);t1:f32=amax.default(self=t0,dim=[1]);->t1");
-  one.operands = {one.bench->tensor(DType::F32, {4, 8})};
-  one.results = {one.bench->tensor(DType::F32, {4})};
-  std::vector<const void*> addresses;
-  std::byte memory[1024];
-  const auto source = one.source(memory, &addresses);
-  ASSERT_FALSE(source.ok());
-  EXPECT_EQ(source.status().code(), "DC6155");
-  EXPECT_EQ(source.status().kind(), base::ErrorKind::Unsupported);
+// Sums of the CPU are of f32 in part.
+TEST(CudaExpression, RandomReductionsGiveTheNumbersOfTheCpu) {
+  int checked = 0;
+  for (uint32_t seed = 0; checked < 30; ++seed) {
+    const auto one = random_case(seed, Ends::WithReductions);
+    if (one == nullptr || has_f64(*one)) continue;
+    SCOPED_TRACE("seed " + std::to_string(seed) + " " + one->expression.text());
+    expect_near_cpu(*one->bench, one->instruction(), one->results, 2e-2);
+    ++checked;
+  }
 }
+
+struct FoldCase {
+  const char* text;
+  Sizes shape, folded;
+};
+void PrintTo(const FoldCase& one, std::ostream* out) { *out << one.text; }
+class CudaFusedFolds : public ::testing::TestWithParam<FoldCase> {};
+
+// A fused kernel's reduction and the kernel of the operator after one without: rows and columns,
+// packs and none, columns in one part and in several.
+TEST_P(CudaFusedFolds, GiveTheBitsOfKernelsApart) {
+  const FoldCase& each = GetParam();
+  const Expression whole = *Expression::parse(each.text);
+  Expression apart = whole;
+  std::erase_if(apart.operations, [](const ExpressionOperation& operation) {
+    return base::is_reduction(operation.overload);
+  });
+  apart.results = {apart.operations.size() - 1};
+  KernelBench bench;
+  RandomExpression draw(5);
+  std::vector<int32_t> operands;
+  for (size_t i = 0; i < whole.operands(); ++i) {
+    operands.push_back(bench.tensor(i == 0 ? DType::BF16 : DType::F32, each.shape));
+    fill(bench, operands.back(), i == 0 ? DType::BF16 : DType::F32, draw);
+    auto* numbers = bench.data<float>(operands.back());
+    if (i > 0)
+      std::replace_if(
+          numbers, numbers + base::numel(each.shape), [](float x) { return std::isnan(x); }, 0.0f);
+  }
+  const DType dtype = apart.operations.back().dtype;
+  const int32_t value = bench.tensor(dtype, each.shape), kept = bench.tensor(dtype, each.shape);
+  const ExpressionOperation& fold = whole.operations.back();
+  Sizes sizes;
+  for (size_t d = 0; d < each.shape.size(); ++d)
+    if (std::ranges::count(each.folded, static_cast<int64_t>(d)) == 0)
+      sizes.push_back(each.shape[d]);
+  const int32_t expected = bench.tensor(fold.dtype, sizes), got = bench.tensor(fold.dtype, sizes);
+  const auto run = [&](const plan::Instruction& step) {
+    const std::vector<std::byte> after = after_on_gpu(bench, step);
+    ASSERT_EQ(after.size(), bench.used().size());
+    std::ranges::copy(after, bench.used().begin());
+  };
+  run(fused(apart.text(), operands, {value}));
+  run(instruction("aten." + fold.overload,
+                  {tensor_arg(value, "self"), list_arg("dim", each.folded)}, {expected}));
+  const bool keeps = whole.results.size() > 1;
+  run(fused(whole.text(), operands, keeps ? std::vector{kept, got} : std::vector{got}));
+  EXPECT_EQ(elements(bench, got), elements(bench, expected));
+  if (keeps) {
+    EXPECT_EQ(elements(bench, kept), elements(bench, value));
+  }
+}
+constexpr const char* kSums =
+    "t0:f32=mul.Tensor(self=a0,other=a1);t1:f32=sum.dim_IntList(self=t0,dim=[1]);->t0,t1";
+constexpr const char* kMeans =
+    "t0:f32=_to_copy.default(self=a0);t1:f32=mean.dim(self=t0,dim=[2]);->t1";
+constexpr const char* kColumns =
+    "t0:bf16=neg.default(self=a0);t1:bf16=sum.dim_IntList(self=t0,dim=[0,1]);->t0,t1";
+constexpr const char* kLargest =
+    "t0:f32=sub.Tensor(self=a1,other=a0);t1:f32=amax.default(self=t0,dim=[0]);->t1";
+INSTANTIATE_TEST_SUITE_P(Shapes, CudaFusedFolds,
+                         ::testing::Values(FoldCase{kSums, {19, 2072}, {1}},
+                                           FoldCase{kSums, {300, 40}, {1}},
+                                           FoldCase{kSums, {9, 333}, {1}},
+                                           FoldCase{kMeans, {3, 5, 1024}, {2}},
+                                           FoldCase{kColumns, {4, 130, 72}, {0, 1}},
+                                           FoldCase{kColumns, {2, 20, 333}, {0, 1}},
+                                           FoldCase{kLargest, {700, 64}, {0}}));
 
 class CudaOperators : public ::testing::TestWithParam<DType> {};
 TEST_P(CudaOperators, GiveTheBitsOfTheCpu) {

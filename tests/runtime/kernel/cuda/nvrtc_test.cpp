@@ -46,7 +46,8 @@ TEST_P(NvrtcCompiles, ExpressionsOfModels) {
   ASSERT_TRUE(nvrtc.ok()) << nvrtc.status().to_string();
   Texts texts;
   for (const DType dtype : {DType::F32, DType::BF16})
-    for (const auto& one : expressions_of_models(dtype)) texts.add(*one);
+    for (const auto& sizes : {KernelBench::Sizes{5, 33}, KernelBench::Sizes{37, 64}})
+      for (const auto& one : expressions_of_models(dtype, sizes)) texts.add(*one);
   const auto code = nvrtc->compile({"models", texts.text(), 0}, GetParam());
   EXPECT_TRUE(code.ok()) << code.status().to_string();
 }
@@ -56,7 +57,8 @@ TEST_P(NvrtcCompiles, ExpressionsDrawnAtRandom) {
   Texts texts;
   const auto first = static_cast<uint32_t>(GetParam() * 100);  // each architecture has its own
   for (uint32_t seed = first; seed < first + 40; ++seed)
-    if (const auto one = random_case(seed)) texts.add(*one);
+    for (const Ends ends : {Ends::Elementwise, Ends::WithReductions})
+      if (const auto one = random_case(seed, ends)) texts.add(*one);
   const auto code = nvrtc->compile({"random", texts.text(), 0}, GetParam());
   EXPECT_TRUE(code.ok()) << code.status().to_string();
 }
@@ -127,6 +129,11 @@ TEST_P(NvrtcCompiles, KernelsOfTheModel) {
       {"reduce.h", "Reduce", "reduce_by_columns<double, double, ProductFold>"},
       {"reduce.h", "Reduce", "reduce_by_columns<scalar::int64_t, scalar::int64_t, SumFold>"},
       {"reduce.h", "Reduce", "reduce_by_blocks<scalar::int64_t, scalar::int64_t, MinFold>"},
+      {"reduce.h", "Reduce", "reduce_by_rows<scalar::BF16, float, SumFold>"},
+      {"reduce.h", "Reduce", "reduce_by_rows<scalar::Bool, scalar::int64_t, SumFold>"},
+      {"reduce.h", "Reduce",
+       "reduce_by_columns<Total<float, scalar::BF16>, scalar::BF16, SumFold>"},
+      {"reduce.h", "ReduceParts", "reduce_parts_by_columns<float, scalar::BF16, MaxFold>"},
       {"reduce.h", "Variance", "variance<scalar::BF16, float>"},
       {"softmax.h", "Softmax", "softmax<float, float>"},
       {"softmax.h", "Softmax", "softmax<scalar::BF16, float>"},
