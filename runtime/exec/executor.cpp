@@ -1,5 +1,7 @@
 #include "runtime/exec/executor.h"
 
+#include <map>
+
 #include "runtime/exec/issuer.h"
 #include "runtime/exec/program_times.h"
 
@@ -23,24 +25,19 @@ std::unique_ptr<Issuer> make_issuer(BoundPlan& bound, const ExecutorOptions& opt
 class PlanExecutor final : public Executor {
  public:
   PlanExecutor(std::unique_ptr<BoundPlan> bound, const ExecutorOptions& options)
-      : bound_(std::move(bound)),
-        times_(bound_->programs().size()),
-        issuer_(make_issuer(*bound_, options)) {}
+      : bound_(std::move(bound)), issuer_(make_issuer(*bound_, options)) {}
 
   kernel::BoundTensor tensor(int32_t id) const override { return bound_->tensor(id); }
   device::Device& device() const override { return bound_->device(); }
   void observe(Observer observer) override { issuer_->observe(std::move(observer)); }
   Status run(int32_t program) override { return issuer_->run(program); }
   base::Result<std::vector<int64_t>> time(int32_t program) override {
-    const auto index = static_cast<size_t>(program);
-    std::unique_ptr<ProgramTimes>& times = times_[index];
-    if (times == nullptr) times = std::make_unique<ProgramTimes>(device());
-    issuer_->write_times(times.get());
-    Status status = issuer_->run(program);
-    issuer_->write_times(nullptr);
-    DC_RETURN_IF_ERROR(std::move(status));
-    DC_RETURN_IF_ERROR(issuer_->finish());
-    return times->read(bound_->plan().programs[index].instructions.size());
+    DC_ASSIGN_OR_RETURN(const ProgramTimes* times, timed(program, ProgramTimes::Of::Instructions));
+    return times->read(bound_->plan().programs[static_cast<size_t>(program)].instructions.size());
+  }
+  base::Result<int64_t> time_program(int32_t program) override {
+    DC_ASSIGN_OR_RETURN(const ProgramTimes* times, timed(program, ProgramTimes::Of::Program));
+    return times->read_program();
   }
   Status finish() override { return issuer_->finish(); }
   comm::Traffic traffic() const override { return bound_->traffic(); }
@@ -51,9 +48,21 @@ class PlanExecutor final : public Executor {
   }
 
  private:
+  base::Result<const ProgramTimes*> timed(int32_t program, ProgramTimes::Of of) {
+    std::unique_ptr<ProgramTimes>& times = times_[{program, of}];
+    if (times == nullptr) times = std::make_unique<ProgramTimes>(device(), of);
+    issuer_->write_times(times.get());
+    Status status = issuer_->run(program);
+    issuer_->write_times(nullptr);
+    DC_RETURN_IF_ERROR(std::move(status));
+    DC_RETURN_IF_ERROR(issuer_->finish());
+    return times.get();
+  }
+
   std::unique_ptr<BoundPlan> bound_;
-  std::vector<std::unique_ptr<ProgramTimes>> times_;  // by program, of those that were timed
-  std::unique_ptr<Issuer> issuer_;                    // ends before what it issues
+  // Of programs that were timed.
+  std::map<std::pair<int32_t, ProgramTimes::Of>, std::unique_ptr<ProgramTimes>> times_;
+  std::unique_ptr<Issuer> issuer_;  // ends before what it issues
 };
 
 }  // namespace

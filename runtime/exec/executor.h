@@ -50,6 +50,9 @@ class Executor {
   // end of the one before to its own, 0 for those of other streams. What is launched as a graph by
   // run() is so here, with the timestamps in it.
   virtual base::Result<std::vector<int64_t>> time(int32_t program) = 0;
+  // The same without timestamps between the instructions: nanoseconds that compute's stream takes
+  // for the program.
+  virtual base::Result<int64_t> time_program(int32_t program) = 0;
   virtual base::Status finish() = 0;  // waits until nothing is under way: before state is read
   virtual comm::Traffic traffic() const = 0;  // summed over communicators
   // Since prepare, on this rank. What is not exposed was hidden behind compute.

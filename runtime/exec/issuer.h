@@ -17,7 +17,7 @@ class Issuer {
   // As Executor's functions of these names.
   virtual void observe(Executor::Observer observer) = 0;
   virtual base::Status run(int32_t program) = 0;
-  // Runs from now on write them, always the same of one program; null: they write none.
+  // Runs from now on write them, each of one program; null: they write none.
   virtual void write_times(ProgramTimes* times) = 0;
   virtual base::Status finish() = 0;
   virtual Executor::CommunicationTime communication_time() const = 0;

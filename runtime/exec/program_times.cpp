@@ -21,12 +21,14 @@ void ProgramTimes::begin(device::Stream& compute) {
 }
 
 void ProgramTimes::command_issued(device::Stream& compute, int32_t instruction) {
+  if (of_ == Of::Program) return;
   instructions_.push_back(instruction);
   write(compute);
 }
 
 void ProgramTimes::end(device::Stream& compute) {
-  for (size_t i = 0; i < kInARow; ++i) write(compute);
+  const size_t count = of_ == Of::Program ? 1 : kInARow;
+  for (size_t i = 0; i < count; ++i) write(compute);
 }
 
 base::Result<std::vector<int64_t>> ProgramTimes::read(size_t instructions) const {

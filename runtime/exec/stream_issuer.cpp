@@ -1,3 +1,4 @@
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -38,11 +39,7 @@ std::vector<Issue> in_order(const BoundProgram& program) {
 // for before.
 class StreamIssuer final : public Issuer {
  public:
-  StreamIssuer(BoundPlan& bound, bool graphs)
-      : bound_(bound),
-        graphs_(bound.programs().size()),
-        timed_graphs_(bound.programs().size()),
-        uses_graphs_(graphs) {
+  StreamIssuer(BoundPlan& bound, bool graphs) : bound_(bound), uses_graphs_(graphs) {
     for (const BoundProgram& program : bound.programs()) programs_.push_back(in_order(program));
     for (const std::vector<Issue>& program : programs_)
       for (const Issue& issue : program)
@@ -114,8 +111,7 @@ class StreamIssuer final : public Issuer {
     ProgramTimes* const times = std::exchange(times_, nullptr);  // of the graph alone
     DC_RETURN_IF_ERROR(issue_if(waits_before, program, run));
     times_ = times;
-    std::unique_ptr<device::Graph>& graph =
-        (times != nullptr ? timed_graphs_ : graphs_)[static_cast<size_t>(program)];
+    std::unique_ptr<device::Graph>& graph = graphs_[{program, times}];
     if (graph == nullptr) {
       auto recorded = bound_.device().record(streams_, [&] {
         return issue_timed_if([&](const Command& command) { return !waits_before(command); },
@@ -157,8 +153,8 @@ class StreamIssuer final : public Issuer {
   RunFailure failure_;
   std::vector<std::vector<Issue>> programs_;
   std::vector<device::Stream*> streams_;
-  // By program, from its first run on; with its timestamps, from its first run that is timed.
-  std::vector<std::unique_ptr<device::Graph>> graphs_, timed_graphs_;
+  // Of programs, with the timestamps that are in them (none: null), from the first such run on.
+  std::map<std::pair<int32_t, const ProgramTimes*>, std::unique_ptr<device::Graph>> graphs_;
   ProgramTimes* times_ = nullptr;  // of the run that is timed, compute's
   bool uses_graphs_, was_graph_ = false;
 };

@@ -175,14 +175,16 @@ class Writer {
     return t < tensors_.results.size() && base::is_reduction(overload(t));
   }
 
-  // How many neighbouring elements a thread has at once: as many as 16 bytes of the smallest
-  // element type have, up to 8, where every tensor lets them be read and written together.
+  // How many neighbouring elements a thread has at once: as many as 16 bytes of the largest element
+  // type have, up to 8, where every tensor lets them be read and written together. With more,
+  // neighbouring threads would not touch neighbouring 16 bytes.
   int64_t widest_pack() const {
     if (along_.empty()) return 1;
-    int64_t pack = 1;
+    int64_t largest = 16 / kChunk;  // bytes
     for (size_t t = 0; t < tensors(); ++t)
       if (!is_reduced(t) && along_.back().strides[t] == 1)
-        pack = std::max(pack, std::min<int64_t>(kChunk, 16 / base::byte_size(tensor(t).dtype)));
+        largest = std::max<int64_t>(largest, base::byte_size(tensor(t).dtype));
+    int64_t pack = 16 / largest;
     while (pack > 1 && !takes_pack(pack)) pack /= 2;
     return pack;
   }

@@ -259,7 +259,7 @@ TEST(CudaSource, CountsWith64BitsOnlyWhereItMust) {
   EXPECT_THAT(text_of(large), ::testing::HasSubstr("for (int64_t i"));
 }
 
-// As many elements as 16 bytes of the smallest type have, where all lie so that this goes.
+// As many elements as 16 bytes of the largest type have, where all lie so that this goes.
 TEST(CudaSource, TakesPacksWhereElementsAreNeighbours) {
   const auto text = [](DType dtype, Sizes sizes, Sizes strides, size_t skipped) {
     ExpressionCase one;
