@@ -58,13 +58,20 @@ compared 1e-4 small small-llama 1 0 --preset small-llama --dtype float32
 compared 1e-2 small small-llama-bf16 1 0 --preset small-llama --dtype bfloat16
 "$python" -c 'import json, sys; print(json.dumps([json.loads(line) for line in sys.stdin], indent=1))' <"$scratch/models.jsonl" >"$out/models/models.json"
 
-# To be profiled there: archives without weights.
-for size in tiny small; do
-  "$python" scripts/export.py --preset "$size-llama" --headless -o "$out/models/profile-$size.pt2" 2>"$scratch/said" || { cat "$scratch/said" >&2; exit 1; }
-done
-
-# A Llama of a billion parameters, as scripts/benchmark/gpu_peer.py has it.
+# A Llama of a billion parameters, as scripts/benchmark/gpu_peer.py has it, and four of its layers.
 "$python" scripts/benchmark/gpu_peer.py --write-config "$scratch/large.json"
+"$python" scripts/benchmark/gpu_peer.py --write-config "$scratch/wide.json" --layers 4
+
+# To be profiled there: archives without weights.
+profiled() {
+  local name=$1
+  shift
+  "$python" scripts/export.py "$@" --headless -o "$out/models/profile-$name.pt2" 2>"$scratch/said" || { cat "$scratch/said" >&2; return 1; }
+}
+profiled tiny --preset tiny-llama
+profiled small --preset small-llama
+profiled small-bf16 --preset small-llama --dtype bfloat16
+profiled wide --hf-config "$scratch/wide.json" --dtype bfloat16 --batch 1 --seq 4096
 model large 1 0 --hf-config "$scratch/large.json" --dtype bfloat16 --batch 1 --seq 4096
 find "$out" -type f -print0 | xargs -0 -P 2 -n 4 xz -6
 bytes=$(du -sb "$out" | cut -f 1)

@@ -14,6 +14,7 @@ import time
 import traceback
 
 import gpu_peer
+from gpu_predictions import offload, predictions
 from gpu_profile import profile
 from gpu_runner import Failed, Runner
 from gpu_tests import device, kernels, samples
@@ -81,7 +82,7 @@ def benchmark(runner, note):
     return all("failed" not in row for row in figures.values()), figures
 
 
-STAGES = (machine, device, training, kernels, samples, ranks, profile, sanitizer, benchmark)
+STAGES = (machine, device, training, kernels, samples, ranks, profile, predictions, offload, sanitizer, benchmark)
 
 
 def write(out, report):

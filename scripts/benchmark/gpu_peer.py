@@ -1,7 +1,7 @@
 """PyTorch's side of gpu.py: a Llama in plain PyTorch, trained with AdamW in bfloat16 with float32 masters, as dcrun trains it.
 
 gpu_peer.py --kind eager|reduce-overhead|max-autotune-no-cudagraphs --steps N: one line of JSON: milliseconds of each measured step, seconds to the first one.
-gpu_peer.py --write-config FILE: the same model as a config of transformers, for scripts/export.py.
+gpu_peer.py --write-config FILE [--layers N]: the same model as a config of transformers, for scripts/export.py.
 """
 
 import argparse
@@ -89,12 +89,13 @@ def make_model():
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--write-config")
+    parser.add_argument("--layers", type=int, default=SHAPE["num_hidden_layers"], help="of the config")
     parser.add_argument("--kind", choices=("eager", "reduce-overhead", "max-autotune-no-cudagraphs"))
     parser.add_argument("--steps", type=int, default=10)
     arguments = parser.parse_args()
     if arguments.write_config:
         with open(arguments.write_config, "w") as file:
-            json.dump(SHAPE, file, indent=1)
+            json.dump({**SHAPE, "num_hidden_layers": arguments.layers}, file, indent=1)
         return
     started = time.perf_counter()
     import torch

@@ -1,0 +1,88 @@
+"""gpu.py's stages of plans that were compiled with profiles of this GPU: predicted steps next to measured ones, and what offloading to pinned memory costs."""
+
+import json
+import os
+import statistics
+
+from gpu_runner import Failed
+from gpu_training import train_plan
+
+STEPS, LEFT_OUT = 13, 3  # steps, and how many of the first do not count
+MODELS = {False: ("profile-small", "profile-small-bf16", "profile-wide"), True: ("profile-tiny",)}
+ALLOWED_ERROR, LEAST_PLANS = 0.03, 30
+STATE_SHARE, ALLOWED_LOSS = 0.6, 0.01
+
+
+class Model:
+    """An archive of the bundle with its profile of this GPU."""
+
+    def __init__(self, runner, name):
+        self.runner, self.name = runner, name
+        self.folder = runner.folder()
+        self.archive, self.profile = (os.path.join(self.folder, file) for file in ("model.pt2", "prof.json"))
+        os.symlink(runner.program("models", name + ".pt2"), self.archive)
+        self.dcc = runner.program("bin", "dcc")
+        runner.run([self.dcc, "profile", self.archive, "-n", "1", "--device", "cuda", "-o", self.profile], 120)
+
+    def compile(self, *options):
+        """A plan, and its predicted step in milliseconds and memory in bytes."""
+        plan = os.path.join(self.runner.folder(), "plan.dcp")
+        self.runner.run([self.dcc, "compile", self.archive, "--profile", self.profile, "--world", "1", "--no-cache", "-o", plan, *options], 60)
+        described = json.loads(self.runner.run([self.dcc, "inspect", plan, "--as=json"], 20))
+        return plan, described["prediction"]["step_ns"] / 1e6, described["arena_bytes"][0]
+
+    def measure(self, plan):
+        """Median milliseconds of steps, and losses."""
+        rows, _ = train_plan(self.runner, plan, steps=STEPS, saves=False)
+        return statistics.median(row["step_ms"] for row in rows[LEFT_OUT:]), [row["loss"] for row in rows]
+
+
+def options_of_plans(bytes_of_default):
+    """Plans that differ in what is kept, made again, fused and accumulated."""
+    yield from ((), ("--recompute", "full"), ("--recompute", "off"), ("--chain", "zero0"), ("--chain", "no-fusion"), ("--search-effort", "1"))
+    yield from (("--grad-accum", count) for count in ("2", "4"))
+    yield from (("--memory", str(int(bytes_of_default * share))) for share in (0.95, 0.9, 0.85, 0.8))
+
+
+def predictions(runner):
+    """The mean error over all plans."""
+    rows, refused = [], {}
+    for name in MODELS[bool(runner.double)]:
+        model = Model(runner, name)
+        bytes_of_default = model.compile()[2]
+        for options in options_of_plans(bytes_of_default):
+            what = f"{name} {' '.join(options)}"
+            try:
+                plan, predicted, _ = model.compile(*options)
+                measured, _ = model.measure(plan)
+            except Failed as error:
+                refused[what] = str(error)[-200:]
+                continue
+            rows.append({"plan": what, "predicted_ms": round(predicted, 4), "measured_ms": round(measured, 4), "error": round(predicted / measured - 1, 4)})
+    mean = statistics.mean(abs(row["error"]) for row in rows)
+    ok = bool(runner.double) or (len(rows) >= LEAST_PLANS and mean <= ALLOWED_ERROR)
+    return ok, {"plans": len(rows), "mean_error": mean, "rows": rows, "refused": refused}
+
+
+def offload(runner):
+    """A plan with 60 % of the memory, the rest on the host, next to the plan without a budget."""
+    figures, ok = {}, True
+    for name in MODELS[bool(runner.double)]:
+        model = Model(runner, name)
+        plan, _, whole = model.compile()
+        budget = int(whole * STATE_SHARE)
+        small, predicted, taken = model.compile("--memory", str(budget), "--offload-space", "host")
+        (free, losses), (tight, same) = model.measure(plan), model.measure(small)
+        loss = tight / free - 1
+        figures[name] = {
+            "bytes": whole,
+            "budget": budget,
+            "taken": taken,
+            "ms": free,
+            "ms_with_budget": tight,
+            "predicted_ms_with_budget": predicted,
+            "loss_of_time": loss,
+            "equal_losses": losses == same,
+        }
+        ok = ok and losses == same and taken <= budget and (bool(runner.double) or loss <= ALLOWED_LOSS)
+    return ok, figures
