@@ -14,6 +14,7 @@
 #include "src/passes/fuse/fused_kernel.h"
 #include "src/passes/fuse/fusible_reduction.h"
 #include "src/passes/fuse/make_again.h"
+#include "src/passes/fuse/move_to_operands.h"
 #include "src/passes/pass.h"
 
 namespace dc::passes {
@@ -209,6 +210,7 @@ std::vector<NodeId> fuse_program(Graph& graph, int64_t most_operators,
 
 void fuse_program(Graph& graph, int64_t most_operators, const passes::Options& options,
                   const cost::CostModel& cost, Counts& counts) {
+  move_to_operands(graph);
   const FuseReductions joining = options.fuse_reductions;
   std::vector<NodeId> reductions;
   if (joining != FuseReductions::Never) reductions = fusible_reductions(graph);
