@@ -52,10 +52,14 @@ compared 5e-3 tiny tiny-llama-bf16 1 0 --preset tiny-llama --dtype bfloat16
 compared 5e-3 tiny tiny-llama-autocast 1 0 --preset tiny-llama --dtype autocast-bfloat16
 compared 2e-5 tiny tiny-llama-2-ranks 2 3 --preset tiny-llama --dtype float32
 compared 2e-5 tiny tiny-mixtral 1 0 --preset tiny-mixtral --dtype float32
+for preset in mlp tiny-llama-tied; do compared 2e-5 tiny "$preset" 1 0 --preset "$preset" --dtype float32; done
+for preset in small-transformer small-rnnlm small-reformer; do compared 1e-4 small "$preset" 1 0 --preset "$preset" --dtype float32; done
 # Through batch norms each step multiplies what roundings left: 2e-3 of a loss at step 3 on the double.
 compared 5e-2 small small-resnet18 1 0 --preset resnet18 --dtype float32
+for preset in small-vgg19 small-resnet50; do compared 5e-2 small "$preset" 1 0 --preset "$preset" --dtype float32; done
 compared 1e-4 small small-llama 1 0 --preset small-llama --dtype float32
-compared 1e-2 small small-llama-bf16 1 0 --preset small-llama --dtype bfloat16
+# The norm at step 3 differs by 0.4 % between our kernels and PyTorch's on one CPU.
+compared 2e-2 small small-llama-bf16 1 0 --preset small-llama --dtype bfloat16
 "$python" -c 'import json, sys; print(json.dumps([json.loads(line) for line in sys.stdin], indent=1))' <"$scratch/models.jsonl" >"$out/models/models.json"
 
 # A Llama of a billion parameters, as scripts/benchmark/gpu_peer.py has it, and four of its layers.
