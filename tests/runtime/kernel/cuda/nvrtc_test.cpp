@@ -157,7 +157,21 @@ TEST_P(NvrtcCompiles, Attention) {
       {"attention.h", "Attention", "attention<float, 32>"},
       {"attention_backward.h", "AttentionBackward", "attention_deltas<scalar::BF16>"},
       {"attention_backward.h", "AttentionBackward", "attention_key_gradients<scalar::BF16, 64>"},
-      {"attention_backward.h", "AttentionBackward", "attention_query_gradients<float, 64>"}};
+      {"attention_backward.h", "AttentionBackward", "attention_query_gradients<float, 64>"},
+      {"tensor_attention.h", "Attention", "tensor_attention<scalar::BF16, 64, false>"},
+      {"tensor_attention.h", "Attention", "tensor_attention<scalar::F16, 128, true>"},
+      {"tensor_attention_backward.h", "TensorAttentionBackward",
+       "tensor_attention_deltas<scalar::BF16>"},
+      {"tensor_attention_backward.h", "TensorAttentionBackward",
+       "tensor_attention_key_gradients<scalar::BF16, 64, true>"},
+      {"tensor_attention_backward.h", "TensorAttentionBackward",
+       "tensor_attention_key_gradients<scalar::F16, 128, false>"},
+      {"tensor_attention_backward.h", "TensorAttentionBackward",
+       "tensor_attention_key_sums<scalar::F16>"},
+      {"tensor_attention_backward.h", "TensorAttentionBackward",
+       "tensor_attention_query_gradients<scalar::BF16, 48, false>"},
+      {"tensor_attention_backward.h", "TensorAttentionBackward",
+       "tensor_attention_query_gradients<scalar::F16, 128, true>"}};
   expect_kernels(kRows, GetParam());
 }
 TEST_P(NvrtcCompiles, KernelsOfImages) {
