@@ -38,7 +38,7 @@ struct GpuIndex {
 inline void __syncthreads() { gpu_double_barrier(); }
 
 // As much as a GPU of compute capability 9.0 has for a block.
-#define DC_SHARED_MEMORY(name) alignas(128) static thread_local unsigned char name[227 << 10]
+#define DC_SHARED_MEMORY(name) alignas(1024) static thread_local unsigned char name[227 << 10]
 
 #define DC_KERNEL_OF(name, Parameters, threads, blocks) DC_KERNEL(name, Parameters)
 // Reads its parameter where the double has put it.

@@ -1,7 +1,11 @@
-// The words of runtime/kernel/cuda/kernels/warp.h for the double of NVRTC: C++ for the host, by
-// what PTX's manual says about each instruction. Copies are done when they are waited for, so that
-// a missing wait shows.
+// The words of runtime/kernel/cuda/kernels/warp.h and warpgroup.h for the double of NVRTC: C++ for
+// the host, by what PTX's manual says about each instruction. Copies, and products of four warps,
+// are done when they are waited for, so that a missing wait shows.
 #pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
 
 #include "runtime/kernel/scalar/elements.h"
 
@@ -104,5 +108,94 @@ template <int kLeft>
 inline void wait_for_copies() {
   gpu_double_wait(kLeft);
 }
+
+// Four warps: each makes its own 16 rows.
+using MatrixPlace = const unsigned char*;
+inline MatrixPlace rows_at(SharedPlace place) { return place; }
+
+namespace warp_words {
+
+// Of rows of 128 bytes whose 16-byte words are exchanged.
+template <typename T>
+inline float element(const unsigned char* place, int row, int column) {
+  const uintptr_t at = reinterpret_cast<uintptr_t>(place) + row * 128 + column * 2,
+                  exchanged = at ^ (at >> 7 & 7) << 4;
+  return scalar::load(*reinterpret_cast<const T*>(exchanged));
+}
+
+struct GroupProduct {
+  void (*all)(void* const* lanes);
+  float (*sums)[4];
+  uint32_t left[4];
+  MatrixPlace left_rows, right;  // the former: in place of `left`
+  bool adds, ends_group;
+};
+template <typename T>
+inline void multiply_group(void* const* lanes) {
+  const auto lane = [&](int i) -> GroupProduct& { return *static_cast<GroupProduct*>(lanes[i]); };
+  const GroupProduct& any = lane(0);
+  const int first_row = static_cast<int>(gpu_double_place()->thread[0]) / 32 % 4 * 16;
+  float left[16][16], right[16][64];
+  for (int k = 0; k < 16; ++k)
+    for (int c = 0; c < 64; ++c)
+      right[k][c] =
+          any.left_rows != nullptr ? element<T>(any.right, c, k) : element<T>(any.right, k, c);
+  for (int t = 0; t < 32; ++t)
+    for (int j = 0; j < 4; ++j)
+      for (int i = 0; i < 2; ++i) {
+        const int row = t / 4 + j % 2 * 8, column = t % 4 * 2 + j / 2 * 8 + i;
+        left[row][column] = any.left_rows != nullptr
+                                ? element<T>(any.left_rows, first_row + row, column)
+                                : half_of<T>(lane(t).left[j], i);
+      }
+  for (int t = 0; t < 32; ++t)
+    for (int c = 0; c < 8; ++c)
+      for (int i = 0; i < 4; ++i) {
+        const int row = t / 4 + i / 2 * 8, column = c * 8 + t % 4 * 2 + i % 2;
+        float sum = any.adds ? lane(t).sums[c][i] : 0.0f;
+        for (int k = 0; k < 16; ++k) sum += left[row][k] * right[k][column];
+        lane(t).sums[c][i] = sum;
+      }
+}
+// What the thread has begun.
+inline std::vector<GroupProduct>& begun() {
+  static thread_local std::vector<GroupProduct> all[1024];
+  return all[gpu_double_place()->thread[0]];
+}
+
+}  // namespace warp_words
+
+template <typename T>
+inline void begin_product(float (&sums)[8][4], MatrixPlace left, MatrixPlace right, bool adds) {
+  warp_words::begun().push_back(
+      {warp_words::multiply_group<T>, sums, {}, left, right, adds, false});
+}
+template <typename T>
+inline void begin_product(float (&sums)[8][4], const uint32_t (&left)[4], MatrixPlace right) {
+  warp_words::begun().push_back({warp_words::multiply_group<T>,
+                                 sums,
+                                 {left[0], left[1], left[2], left[3]},
+                                 nullptr,
+                                 right,
+                                 true,
+                                 false});
+}
+inline void begin_products() {}
+inline void end_products() { warp_words::begun().back().ends_group = true; }
+template <int kLeft>
+inline void wait_for_products() {
+  auto& begun = warp_words::begun();
+  int left = 0;
+  size_t count = begun.size();
+  while (count > 0 && left + (begun[count - 1].ends_group ? 1 : 0) <= kLeft) {
+    left += begun[count - 1].ends_group ? 1 : 0;
+    --count;
+  }
+  for (size_t i = 0; i < count; ++i) gpu_double_together(&begun[i], begun[i].all);
+  begun.erase(begun.begin(), begun.begin() + static_cast<std::ptrdiff_t>(count));
+}
+template <typename Registers>
+inline void hold(Registers&) {}
+inline void show_copies() {}
 
 }  // namespace dc::runtime::kernel::cuda

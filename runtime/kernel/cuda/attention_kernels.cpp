@@ -89,14 +89,16 @@ class AttentionMaker {
   }
   // The same on tensor cores.
   KernelSource tensor_source(const char* header, const char* parameters, const char* function,
-                             const TileShape& shape, int shared_bytes) const {
+                             const char* shape_function, const TileShape& shape,
+                             int shared_bytes) const {
     const std::string columns = std::to_string(of_.dim);
     const bool has_mask = of_.mask.data != nullptr;
     return source_of(std::string("dc_") + function + "_" + std::string(base::name(dtype_)) + "_" +
                          columns + (has_mask ? "_masked" : ""),
                      header, parameters,
                      std::string(function) + "<" + element_type(dtype_) + ", " + columns + ", " +
-                         (has_mask ? "true" : "false") + ">",
+                         (has_mask ? "true" : "false") + ", " + shape_function + "(" + columns +
+                         ", " + (shape.by_groups ? "true" : "false") + ")>",
                      {shape.threads(), shared_bytes, shape.blocks});
   }
   DType dtype() const { return dtype_; }
@@ -160,12 +162,12 @@ Made attention_kernel(Workshop& workshop, Call& call, int32_t) {
   if (call.ok() && call.has_result(1)) of.logsumexp = maker.sums(call.output(1));
   if (!call.ok()) return call.made(nullptr);
   const int dim = static_cast<int>(of.dim);
-  const TileShape shape = forward_shape(dim);
+  const TileShape shape = forward_shape(dim, are_for_groups(dim, workshop.architecture()));
   if (maker.suits_tensor_cores({&of.query, &of.key, &of.value, &of.out}) &&
       workshop.has_tensor_cores(forward_bytes(dim, shape)))
     return workshop.kernel(
-        maker.tensor_source("tensor_attention.h", "Attention", "tensor_attention", shape,
-                            forward_bytes(dim, shape)),
+        maker.tensor_source("tensor_attention.h", "Attention", "tensor_attention", "forward_shape",
+                            shape, forward_bytes(dim, shape)),
         tensor_blocks(shape, of.queries, of.heads * of.batch), of);
   return workshop.kernel(maker.source("attention.h", "Attention", "attention"),
                          blocks_of(workshop, tiles_of(of.queries) * of.heads * of.batch), of);
@@ -185,7 +187,8 @@ Made tensor_backward_kernel(Workshop& workshop, const AttentionMaker& maker,
                             const AttentionBackward& all, int32_t stream) {
   const Attention& of = all.of;
   const int dim = static_cast<int>(of.dim);
-  const TileShape keys = key_shape(dim), queries = query_shape(dim);
+  const bool by_groups = are_for_groups(dim, workshop.architecture());
+  const TileShape keys = key_shape(dim, by_groups), queries = query_shape(dim, by_groups);
   const int64_t key_heads = of.heads / of.heads_per_key;
   TensorAttentionBackward parameters{all, 0, nullptr, groups_of(of, keys), nullptr, nullptr};
   parameters.padded_queries = static_cast<int>(base::round_up(of.queries, int64_t{kPaddedQueries}));
@@ -214,8 +217,8 @@ Made tensor_backward_kernel(Workshop& workshop, const AttentionMaker& maker,
   DC_RETURN_IF_ERROR(
       add(plain("tensor_attention_deltas"), workshop.blocks_for(sums * kThreadsPerDelta)));
   if (all.of_key.data != nullptr || all.of_value.data != nullptr) {
-    DC_RETURN_IF_ERROR(add(maker.tensor_source(header, type, "tensor_attention_key_gradients", keys,
-                                               key_bytes(dim, keys)),
+    DC_RETURN_IF_ERROR(add(maker.tensor_source(header, type, "tensor_attention_key_gradients",
+                                               "key_shape", keys, key_bytes(dim, keys)),
                            tensor_blocks(keys, of.keys, key_heads * parameters.groups * of.batch)));
     if (parameters.groups > 1)
       DC_RETURN_IF_ERROR(
@@ -223,7 +226,7 @@ Made tensor_backward_kernel(Workshop& workshop, const AttentionMaker& maker,
   }
   if (all.of_query.data != nullptr)
     DC_RETURN_IF_ERROR(add(maker.tensor_source(header, type, "tensor_attention_query_gradients",
-                                               queries, query_bytes(dim, queries)),
+                                               "query_shape", queries, query_bytes(dim, queries)),
                            tensor_blocks(queries, of.queries, of.heads * of.batch)));
   return workshop.kernel(std::move(launches));
 }
@@ -243,10 +246,11 @@ Made attention_backward_kernel(Workshop& workshop, Call& call, int32_t stream) {
   if (!call.ok()) return call.made(nullptr);
   const Attention& of = parameters.of;
   const int dim = static_cast<int>(of.dim);
+  const bool by_groups = are_for_groups(dim, workshop.architecture());
   if (maker.suits_tensor_cores({&of.query, &of.key, &of.value, &of.out, &parameters.gradient,
                                 &parameters.of_query, &parameters.of_key, &parameters.of_value}) &&
-      workshop.has_tensor_cores(
-          std::max(key_bytes(dim, key_shape(dim)), query_bytes(dim, query_shape(dim)))))
+      workshop.has_tensor_cores(std::max(key_bytes(dim, key_shape(dim, by_groups)),
+                                         query_bytes(dim, query_shape(dim, by_groups)))))
     return tensor_backward_kernel(workshop, maker, parameters, stream);
   const int64_t queries = of.batch * of.heads * of.queries;
   DC_ASSIGN_OR_RETURN(

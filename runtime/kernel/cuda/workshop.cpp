@@ -102,7 +102,7 @@ Result<Launch> Workshop::launch(const KernelSource& source, unsigned blocks,
 
 bool Workshop::has_tensor_cores(int shared_bytes) const {
   constexpr int kOldest = 80;
-  return device_.architecture() >= kOldest &&
+  return architecture() >= kOldest &&
          device_.attribute(device::cuda::kSharedBytesOfBlock) >= shared_bytes;
 }
 

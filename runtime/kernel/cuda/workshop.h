@@ -41,7 +41,9 @@ class Workshop {
     return launch(source, blocks, std::as_bytes(std::span(&parameters, 1)));
   }
 
-  // Whether the GPU has the instructions of kernels/warp.h and so much shared memory for a block.
+  // Of the GPU, 90 of compute capability 9.0.
+  int architecture() const { return device_.architecture(); }
+  // Whether it has the instructions of kernels/warp.h and so much shared memory for a block.
   bool has_tensor_cores(int shared_bytes) const;
   // Blocks for so many elements, at most as many as the GPU has room for at once.
   unsigned blocks_for(int64_t elements) const;

@@ -1,15 +1,11 @@
-// Tiles of 16-bit elements in shared memory, and products of their rows on tensor cores.
+// Products of tiles of 16-bit elements on tensor cores: what warps have of them in registers, and
+// where rows lie in memory. Tiles in shared memory are those of warp_tiles.h or group_tiles.h.
 #pragma once
 
 #include "runtime/kernel/cuda/kernels/attention_parameters.h"
 #include "runtime/kernel/cuda/kernels/warp.h"
 
 namespace dc::runtime::kernel::cuda {
-
-// Bytes from a row of a tile to the next: 16 more than it has, so that 8 rows lie in different
-// banks (a row has an even number of 16 bytes).
-template <int kDim>
-inline constexpr int kPitch = tile_pitch(kDim);
 
 inline int lane() { return static_cast<int>(threadIdx.x) % 32; }
 inline int warp() { return static_cast<int>(threadIdx.x) / 32; }
@@ -25,30 +21,15 @@ struct HeadRows {
   int row;
 };
 
-// The block's threads begin to copy kRows rows from `first` on; those that do not exist are zeros.
-template <int kRows, int kDim, int kThreads, typename T>
-inline void copy_rows(SharedPlace tile, const HeadRows<T>& from, int first, int rows) {
-  constexpr int kWords = kDim / 8;
+// f(row, word) for the thread's words of 16 bytes of a tile.
+template <int kRows, int kDim, int kThreads, typename F>
+inline void for_each_word(F f) {
+  constexpr int kWords = kDim / 8, kAll = kRows * kWords;
 #pragma unroll
-  for (int begin = 0; begin < kRows * kWords; begin += kThreads) {
-    const int i = begin + static_cast<int>(threadIdx.x), row = i / kWords, word = i % kWords;
-    if (kRows * kWords % kThreads != 0 && i >= kRows * kWords) break;
-    const bool exists = first + row < rows;
-    copy_16(tile + row * kPitch<kDim> + word * 16, from.at(exists ? first + row : 0) + word * 8,
-            exists);
+  for (int begin = 0; begin < kAll; begin += kThreads) {
+    const int i = begin + static_cast<int>(threadIdx.x);
+    if (kAll % kThreads == 0 || i < kAll) f(i / kWords, i % kWords);
   }
-}
-
-// Where a thread's row lies of the four matrices of 16 rows and columns of a tile: as a left
-// operand (load_matrices) or as a right one whose rows are terms (load_transposed),
-template <int kDim>
-inline SharedPlace by_rows(SharedPlace tile) {
-  return tile + lane() % 16 * kPitch<kDim> + lane() / 16 * 16;
-}
-// and as a right operand whose rows are columns of the product (load_matrices).
-template <int kDim>
-inline SharedPlace by_columns(SharedPlace tile) {
-  return tile + (lane() / 16 * 8 + lane() % 8) * kPitch<kDim> + lane() / 8 % 2 * 16;
 }
 
 // Of 16 kRowTiles rows and 8 kColumnTiles columns.
@@ -63,58 +44,6 @@ inline void clear_sums(Sums<kRowTiles, kColumnTiles>& sums) {
     for (int c = 0; c < kColumnTiles; ++c)
 #pragma unroll
       for (int i = 0; i < 4; ++i) sums[r][c][i] = 0;
-}
-
-// A warp's left operand: 16 kRowTiles rows of a tile, kDim columns, kept in registers or read from
-// the tile whenever they are needed.
-template <int kRowTiles, int kDim, bool kInRegisters>
-struct LeftRows {
-  uint32_t matrices[kInRegisters ? kDim / 16 : 1][kRowTiles][4];
-  SharedPlace place;
-
-  explicit LeftRows(SharedPlace tile)
-      : place(by_rows<kDim>(tile + warp() * 16 * kRowTiles * kPitch<kDim>)) {}
-  using Rows = uint32_t[kRowTiles][4];
-  // Of 16 columns.
-  const Rows& rows(int k) {
-    if constexpr (!kInRegisters) read(matrices[0], k);
-    return matrices[kInRegisters ? k : 0];
-  }
-  // Once the tile has been copied.
-  void keep() {
-    if constexpr (kInRegisters) {
-#pragma unroll
-      for (int k = 0; k < kDim / 16; ++k) read(matrices[k], k);
-    }
-  }
-
- private:
-  void read(Rows& to, int k) const {
-#pragma unroll
-    for (int r = 0; r < kRowTiles; ++r)
-      load_matrices(to[r], place + r * 16 * kPitch<kDim> + k * 32);
-  }
-};
-
-// sums = left right^T, where `right` is by_columns() of the first of 8 kColumnTiles rows.
-template <typename T, int kRowTiles, int kColumnTiles, int kDim, bool kInRegisters>
-inline void multiply_by_rows(Sums<kRowTiles, kColumnTiles>& sums,
-                             LeftRows<kRowTiles, kDim, kInRegisters>& left, SharedPlace right) {
-  clear_sums<kRowTiles, kColumnTiles>(sums);
-#pragma unroll
-  for (int k = 0; k < kDim / 16; ++k) {
-    const auto& rows = left.rows(k);
-#pragma unroll
-    for (int c = 0; c < kColumnTiles; c += 2) {
-      uint32_t columns[4];
-      load_matrices(columns, right + c * 8 * kPitch<kDim> + k * 32);
-#pragma unroll
-      for (int r = 0; r < kRowTiles; ++r) {
-        multiply_add<T>(sums[r][c], rows[r], columns[0], columns[1]);
-        multiply_add<T>(sums[r][c + 1], rows[r], columns[2], columns[3]);
-      }
-    }
-  }
 }
 
 // A product as a left operand.
@@ -133,24 +62,6 @@ inline void pack_sums(Packed<kRowTiles, kColumnTiles>& to,
         const float(&two)[4] = from[r][2 * k + i / 2];
         to[k][r][i] = pack<T>(two[i % 2 * 2], two[i % 2 * 2 + 1]);
       }
-}
-
-// sums += left right, where `right` is by_rows() of the first of 16 kTerms rows.
-template <typename T, int kDim, int kRowTiles, int kTerms>
-inline void add_terms(Sums<kRowTiles, kDim / 8>& sums, const uint32_t (&left)[kTerms][kRowTiles][4],
-                      SharedPlace right) {
-#pragma unroll
-  for (int k = 0; k < kTerms; ++k)
-#pragma unroll
-    for (int c = 0; c < kDim / 8; c += 2) {
-      uint32_t columns[4];
-      load_transposed(columns, right + k * 16 * kPitch<kDim> + c * 16);
-#pragma unroll
-      for (int r = 0; r < kRowTiles; ++r) {
-        multiply_add<T>(sums[r][c], left[k][r], columns[0], columns[1]);
-        multiply_add<T>(sums[r][c + 1], left[k][r], columns[2], columns[3]);
-      }
-    }
 }
 
 // The row of a thread among a warp's, and its first column, of part (r, c) of a product.
@@ -180,5 +91,9 @@ inline void write_sums(Sums<kRowTiles, kColumnTiles>& sums, const HeadRows<T>& t
           pack<T>(a * factor, b * factor);
   });
 }
+
+// Tiles in shared memory and their products, of one warp or of four (kByGroups) together.
+template <int kDim, bool kByGroups>
+struct Tiles;
 
 }  // namespace dc::runtime::kernel::cuda

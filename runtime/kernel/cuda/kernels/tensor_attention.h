@@ -68,13 +68,14 @@ struct RowSoftmax {
   }
 };
 
-template <typename T, int kDim, bool kHasMask, TileShape kShape = forward_shape(kDim)>
+template <typename T, int kDim, bool kHasMask, TileShape kShape>
 inline void tensor_attention(const Attention& of) {
   constexpr int kRowTiles = kShape.row_tiles, kOthers = kShape.others, kThreads = kShape.threads();
-  constexpr int kTileBytes = kOthers * kPitch<kDim>;
+  using Own = Tiles<kDim, kShape.by_groups>;
+  constexpr int kTileBytes = kOthers * Own::kRowPitch;
   static_assert(kOthers == kShape.step);
   DC_SHARED_MEMORY(memory);
-  const SharedPlace queries = shared_place(memory), keys = queries + kShape.rows() * kPitch<kDim>,
+  const SharedPlace queries = shared_place(memory), keys = queries + kShape.rows() * Own::kRowPitch,
                     values = keys + 2 * kTileBytes;
   const BlockPlace place(of.queries, kShape.rows(), of.heads, of.is_causal);
   const int first = place.first, query_count = static_cast<int>(of.queries),
@@ -86,32 +87,37 @@ inline void tensor_attention(const Attention& of) {
       of.is_causal && first + kShape.rows() < key_count ? first + kShape.rows() : key_count;
   const auto begin_tile = [&](int at) {
     const int stage = at / kOthers % 2 * kTileBytes;
-    copy_rows<kOthers, kDim, kThreads>(keys + stage, key, at, key_count);
-    copy_rows<kOthers, kDim, kThreads>(values + stage, value, at, key_count);
+    Own::template copy<kOthers, kThreads>(keys + stage, key, at, key_count);
+    Own::template copy<kOthers, kThreads>(values + stage, value, at, key_count);
     end_copy_group();
   };
 
-  copy_rows<kShape.rows(), kDim, kThreads>(queries, HeadRows<T>(of.query, place.batch, place.head),
-                                           first, query_count);
+  Own::template copy<kShape.rows(), kThreads>(
+      queries, HeadRows<T>(of.query, place.batch, place.head), first, query_count);
   end_copy_group();
   begin_tile(0);
-  LeftRows<kRowTiles, kDim, kShape.keeps_rows> left(queries);
+  typename Own::template Left<kShape.rows(), kRowTiles, kShape.keeps_rows> left(queries);
   wait_for_copies<1>();
+  Own::show_copies();
   __syncthreads();
   left.keep();
 
-  const int own = first + warp() * kRowTiles * 16, own_end = own + kRowTiles * 16;
+  const int own = own_rows<kShape>(first), together = rows_together<kShape>(first);
   Sums<kRowTiles, kDim / 8> results;
   clear_sums<kRowTiles, kDim / 8>(results);
   RowSoftmax<kRowTiles, kOthers / 8> softmax;
   for (int at = 0; at < end; at += kOthers) {
     wait_for_copies<0>();
+    Own::show_copies();
     __syncthreads();
     if (at + kOthers < end) begin_tile(at + kOthers);
-    if (of.is_causal && at >= own_end) continue;
+    if (of.is_causal && at >= together + kShape.rows_together()) continue;
     const int stage = at / kOthers % 2 * kTileBytes;
     Sums<kRowTiles, kOthers / 8> scores;
-    multiply_by_rows<T>(scores, left, by_columns<kDim>(keys + stage));
+    Own::begin(scores);
+    Own::template multiply<T, kOthers>(scores, left, keys + stage, 0);
+    Own::end();
+    Own::template wait<0>(scores);
     const bool hides = !scores_of.all_see(own, at + kOthers);
     if (kHasMask || hides)
       for_each_pair<kRowTiles, kOthers / 8>(
@@ -123,7 +129,10 @@ inline void tensor_attention(const Attention& of) {
     softmax.add(scores, results, scores_of.factor());
     Packed<kRowTiles, kOthers / 8> powers;
     pack_sums<T, kRowTiles, kOthers / 8>(powers, scores);
-    add_terms<T, kDim>(results, powers, by_rows<kDim>(values + stage));
+    Own::begin(results, powers);
+    Own::template add<T, kOthers>(results, powers, values + stage, 0);
+    Own::end();
+    Own::template wait<0>(results, powers);
   }
   wait_for_copies<0>();
 

@@ -50,18 +50,13 @@ inline void tensor_attention_deltas(const TensorAttentionBackward& parameters) {
   }
 }
 
-// Probability and gradient of a score, from products and what belongs to the query.
-inline void to_gradient(float& score, float& of_score, float factor, float sum, float delta) {
-  score = exp2_fast(scalar::fma(score, factor, -sum));
-  of_score = score * (of_score - delta);
-}
-
 // Blocks of keys: gradients of keys and values, of the query heads of a group.
-template <typename T, int kDim, bool kHasMask, TileShape kShape = key_shape(kDim)>
+template <typename T, int kDim, bool kHasMask, TileShape kShape>
 inline void tensor_attention_key_gradients(const TensorAttentionBackward& parameters) {
   constexpr int kRowTiles = kShape.row_tiles, kOthers = kShape.others, kStep = kShape.step,
                 kThreads = kShape.threads(), kRows = kShape.rows();
-  constexpr int kRowBytes = kRows * kPitch<kDim>, kTileBytes = kOthers * kPitch<kDim>,
+  using Own = Tiles<kDim, kShape.by_groups>;
+  constexpr int kRowBytes = kRows * Own::kRowPitch, kTileBytes = kOthers * Own::kRowPitch,
                 kSumBytes = kOthers * 4;
   DC_SHARED_MEMORY(memory);
   const SharedPlace keys = shared_place(memory), values = keys + kRowBytes,
@@ -86,10 +81,10 @@ inline void tensor_attention_key_gradients(const TensorAttentionBackward& parame
   const auto begin_tile = [&](int i) {
     const int head = first_head + i / per_head, at = first_query + i % per_head * kOthers,
               stage = i % 2;
-    copy_rows<kOthers, kDim, kThreads>(queries + stage * kTileBytes,
-                                       HeadRows<T>(of.query, batch, head), at, query_count);
-    copy_rows<kOthers, kDim, kThreads>(gradients + stage * kTileBytes,
-                                       HeadRows<T>(all.gradient, batch, head), at, query_count);
+    Own::template copy<kOthers, kThreads>(queries + stage * kTileBytes,
+                                          HeadRows<T>(of.query, batch, head), at, query_count);
+    Own::template copy<kOthers, kThreads>(gradients + stage * kTileBytes,
+                                          HeadRows<T>(all.gradient, batch, head), at, query_count);
     const int word = static_cast<int>(threadIdx.x) % (kOthers / 4),
               which = static_cast<int>(threadIdx.x) / (kOthers / 4);
     const int64_t from = (batch * of.heads + head) * parameters.padded_queries + at + word * 4;
@@ -98,38 +93,46 @@ inline void tensor_attention_key_gradients(const TensorAttentionBackward& parame
               (which == 0 ? parameters.sums : all.deltas) + from, true);
     end_copy_group();
   };
-  copy_rows<kRows, kDim, kThreads>(keys, HeadRows<T>(of.key, batch, key_head), first, key_count);
-  copy_rows<kRows, kDim, kThreads>(values, HeadRows<T>(of.value, batch, key_head), first,
-                                   key_count);
+  Own::template copy<kRows, kThreads>(keys, HeadRows<T>(of.key, batch, key_head), first, key_count);
+  Own::template copy<kRows, kThreads>(values, HeadRows<T>(of.value, batch, key_head), first,
+                                      key_count);
   end_copy_group();
   if (count > 0) begin_tile(0);
-  LeftRows<kRowTiles, kDim, kShape.keeps_rows> key_rows(keys), value_rows(values);
+  typename Own::template Left<kRows, kRowTiles, kShape.keeps_rows> key_rows(keys),
+      value_rows(values);
   if (kShape.keeps_rows) {
     wait_for_copies<0>();
+    Own::show_copies();
     __syncthreads();
     key_rows.keep();
     value_rows.keep();
   }
 
-  const int own = first + warp() * kRowTiles * 16, own_end = own + kRowTiles * 16;
+  const int own = own_rows<kShape>(first), together = rows_together<kShape>(first);
   Sums<kRowTiles, kDim / 8> of_key, of_value;
   clear_sums<kRowTiles, kDim / 8>(of_key);
   clear_sums<kRowTiles, kDim / 8>(of_value);
   for (int i = 0; i < count; ++i) {
     wait_for_copies<0>();
+    Own::show_copies();
     __syncthreads();
     if (i + 1 < count) begin_tile(i + 1);
     const int at = first_query + i % per_head * kOthers, stage = i % 2;
     const Base2Scores<kHasMask> scores_of(of, batch, first_head + i / per_head);
 #pragma unroll
     for (int step = 0; step < kOthers; step += kStep) {
-      if (of.is_causal && at + step + kStep <= own) continue;
-      const SharedPlace queries_now = queries + stage * kTileBytes + step * kPitch<kDim>,
-                        gradients_now = gradients + stage * kTileBytes + step * kPitch<kDim>;
+      if (of.is_causal && at + step + kStep <= together) continue;
+      const SharedPlace queries_now = queries + stage * kTileBytes,
+                        gradients_now = gradients + stage * kTileBytes;
       Sums<kRowTiles, kStep / 8> scores, of_scores;
-      multiply_by_rows<T>(scores, key_rows, by_columns<kDim>(queries_now));
-      multiply_by_rows<T>(of_scores, value_rows, by_columns<kDim>(gradients_now));
-      const bool hides = of.is_causal && own_end > at + step + 1;
+      Own::begin(scores);
+      Own::template multiply<T, kOthers>(scores, key_rows, queries_now, step);
+      Own::end();
+      Own::begin(of_scores);
+      Own::template multiply<T, kOthers>(of_scores, value_rows, gradients_now, step);
+      Own::end();
+      Own::template wait<1>(scores);
+      const bool hides = of.is_causal && own + kRowTiles * 16 > at + step + 1;
       if (kHasMask || hides)
         for_each_pair<kRowTiles, kStep / 8>(
             scores, [&](int r, int half, int c, float& a, float& b) {
@@ -138,22 +141,28 @@ inline void tensor_attention_key_gradients(const TensorAttentionBackward& parame
               b = scores_of.sees(q + 1, k) ? scores_of.score(b, q + 1, k) : minus_infinity<float>();
             });
       const float* const sums_now = sums_in_memory + stage * kOthers + step;
-#pragma unroll
-      for (int c = 0; c < kStep / 8; ++c) {
-        const float *sum = sums_now + column_in_tile(c), *delta = sum + 2 * kOthers;
-        const float sum_0 = sum[0], sum_1 = sum[1], delta_0 = delta[0], delta_1 = delta[1];
-#pragma unroll
-        for (int r = 0; r < kRowTiles; ++r)
-#pragma unroll
-          for (int j = 0; j < 4; ++j)
-            to_gradient(scores[r][c][j], of_scores[r][c][j], scores_of.factor(),
-                        j % 2 == 0 ? sum_0 : sum_1, j % 2 == 0 ? delta_0 : delta_1);
-      }
-      Packed<kRowTiles, kStep / 8> packed;
+      for_each_pair<kRowTiles, kStep / 8>(scores, [&](int, int, int c, float& a, float& b) {
+        const float* const sum = sums_now + column_in_tile(c);
+        a = exp2_fast(scalar::fma(a, scores_of.factor(), -sum[0]));
+        b = exp2_fast(scalar::fma(b, scores_of.factor(), -sum[1]));
+      });
+      Packed<kRowTiles, kStep / 8> packed, of_packed;
       pack_sums<T, kRowTiles, kStep / 8>(packed, scores);
-      add_terms<T, kDim>(of_value, packed, by_rows<kDim>(gradients_now));
-      pack_sums<T, kRowTiles, kStep / 8>(packed, of_scores);
-      add_terms<T, kDim>(of_key, packed, by_rows<kDim>(queries_now));
+      Own::template wait<0>(of_scores);
+      Own::begin(of_value, packed);
+      Own::template add<T, kOthers>(of_value, packed, gradients_now, step);
+      Own::end();
+      for_each_pair<kRowTiles, kStep / 8>(
+          of_scores, [&](int r, int half, int c, float& a, float& b) {
+            const float* const delta = sums_now + 2 * kOthers + column_in_tile(c);
+            a = scores[r][c][2 * half] * (a - delta[0]);
+            b = scores[r][c][2 * half + 1] * (b - delta[1]);
+          });
+      pack_sums<T, kRowTiles, kStep / 8>(of_packed, of_scores);
+      Own::begin(of_key, of_packed);
+      Own::template add<T, kOthers>(of_key, of_packed, queries_now, step);
+      Own::end();
+      Own::template wait<0>(of_value, of_key, packed, of_packed);
     }
   }
   wait_for_copies<0>();
@@ -202,11 +211,12 @@ inline void tensor_attention_key_sums(const TensorAttentionBackward& parameters)
 }
 
 // Blocks of queries.
-template <typename T, int kDim, bool kHasMask, TileShape kShape = query_shape(kDim)>
+template <typename T, int kDim, bool kHasMask, TileShape kShape>
 inline void tensor_attention_query_gradients(const TensorAttentionBackward& parameters) {
   constexpr int kRowTiles = kShape.row_tiles, kOthers = kShape.others, kStep = kShape.step,
                 kThreads = kShape.threads(), kRows = kShape.rows();
-  constexpr int kRowBytes = kRows * kPitch<kDim>, kTileBytes = kOthers * kPitch<kDim>;
+  using Own = Tiles<kDim, kShape.by_groups>;
+  constexpr int kRowBytes = kRows * Own::kRowPitch, kTileBytes = kOthers * Own::kRowPitch;
   DC_SHARED_MEMORY(memory);
   const SharedPlace queries = shared_place(memory), gradients = queries + kRowBytes,
                     keys = gradients + kRowBytes, values = keys + 2 * kTileBytes;
@@ -220,23 +230,25 @@ inline void tensor_attention_query_gradients(const TensorAttentionBackward& para
   const int end = of.is_causal && first + kRows < key_count ? first + kRows : key_count;
   const auto begin_tile = [&](int at) {
     const int stage = at / kOthers % 2 * kTileBytes;
-    copy_rows<kOthers, kDim, kThreads>(keys + stage, key, at, key_count);
-    copy_rows<kOthers, kDim, kThreads>(values + stage, value, at, key_count);
+    Own::template copy<kOthers, kThreads>(keys + stage, key, at, key_count);
+    Own::template copy<kOthers, kThreads>(values + stage, value, at, key_count);
     end_copy_group();
   };
-  copy_rows<kRows, kDim, kThreads>(queries, HeadRows<T>(of.query, place.batch, place.head), first,
-                                   query_count);
-  copy_rows<kRows, kDim, kThreads>(gradients, HeadRows<T>(all.gradient, place.batch, place.head),
-                                   first, query_count);
+  Own::template copy<kRows, kThreads>(queries, HeadRows<T>(of.query, place.batch, place.head),
+                                      first, query_count);
+  Own::template copy<kRows, kThreads>(gradients, HeadRows<T>(all.gradient, place.batch, place.head),
+                                      first, query_count);
   end_copy_group();
   begin_tile(0);
-  LeftRows<kRowTiles, kDim, kShape.keeps_rows> query_rows(queries), gradient_rows(gradients);
+  typename Own::template Left<kRows, kRowTiles, kShape.keeps_rows> query_rows(queries),
+      gradient_rows(gradients);
   wait_for_copies<1>();
+  Own::show_copies();
   __syncthreads();
   query_rows.keep();
   gradient_rows.keep();
 
-  const int own = first + warp() * kRowTiles * 16, own_end = own + kRowTiles * 16;
+  const int own = own_rows<kShape>(first), together = rows_together<kShape>(first);
   float sums[kRowTiles][2], deltas[kRowTiles][2];
 #pragma unroll
   for (int r = 0; r < kRowTiles; ++r)
@@ -253,17 +265,21 @@ inline void tensor_attention_query_gradients(const TensorAttentionBackward& para
   clear_sums<kRowTiles, kDim / 8>(of_query);
   for (int at = 0; at < end; at += kOthers) {
     wait_for_copies<0>();
+    Own::show_copies();
     __syncthreads();
     if (at + kOthers < end) begin_tile(at + kOthers);
     const int stage = at / kOthers % 2 * kTileBytes;
 #pragma unroll
     for (int step = 0; step < kOthers; step += kStep) {
-      if (of.is_causal && at + step >= own_end) continue;
-      const SharedPlace keys_now = keys + stage + step * kPitch<kDim>,
-                        values_now = values + stage + step * kPitch<kDim>;
+      if (of.is_causal && at + step >= together + kShape.rows_together()) continue;
       Sums<kRowTiles, kStep / 8> scores, of_scores;
-      multiply_by_rows<T>(scores, query_rows, by_columns<kDim>(keys_now));
-      multiply_by_rows<T>(of_scores, gradient_rows, by_columns<kDim>(values_now));
+      Own::begin(scores);
+      Own::template multiply<T, kOthers>(scores, query_rows, keys + stage, step);
+      Own::end();
+      Own::begin(of_scores);
+      Own::template multiply<T, kOthers>(of_scores, gradient_rows, values + stage, step);
+      Own::end();
+      Own::template wait<1>(scores);
       const bool hides = !scores_of.all_see(own, at + step + kStep);
       if (kHasMask || hides)
         for_each_pair<kRowTiles, kStep / 8>(
@@ -272,17 +288,22 @@ inline void tensor_attention_query_gradients(const TensorAttentionBackward& para
               a = scores_of.sees(q, k) ? scores_of.score(a, q, k) : minus_infinity<float>();
               b = scores_of.sees(q, k + 1) ? scores_of.score(b, q, k + 1) : minus_infinity<float>();
             });
-#pragma unroll
-      for (int r = 0; r < kRowTiles; ++r)
-#pragma unroll
-        for (int c = 0; c < kStep / 8; ++c)
-#pragma unroll
-          for (int j = 0; j < 4; ++j)
-            to_gradient(scores[r][c][j], of_scores[r][c][j], scores_of.factor(), sums[r][j / 2],
-                        deltas[r][j / 2]);
+      for_each_pair<kRowTiles, kStep / 8>(scores, [&](int r, int half, int, float& a, float& b) {
+        a = exp2_fast(scalar::fma(a, scores_of.factor(), -sums[r][half]));
+        b = exp2_fast(scalar::fma(b, scores_of.factor(), -sums[r][half]));
+      });
+      Own::template wait<0>(of_scores);
+      for_each_pair<kRowTiles, kStep / 8>(of_scores,
+                                          [&](int r, int half, int c, float& a, float& b) {
+                                            a = scores[r][c][2 * half] * (a - deltas[r][half]);
+                                            b = scores[r][c][2 * half + 1] * (b - deltas[r][half]);
+                                          });
       Packed<kRowTiles, kStep / 8> packed;
       pack_sums<T, kRowTiles, kStep / 8>(packed, of_scores);
-      add_terms<T, kDim>(of_query, packed, by_rows<kDim>(keys_now));
+      Own::begin(of_query, packed);
+      Own::template add<T, kOthers>(of_query, packed, keys + stage, step);
+      Own::end();
+      Own::template wait<0>(of_query, packed);
     }
   }
   wait_for_copies<0>();

@@ -3,8 +3,9 @@
 #pragma once
 
 #include "runtime/kernel/cuda/kernels/blocks.h"
-#include "runtime/kernel/cuda/kernels/matrix_tiles.h"
+#include "runtime/kernel/cuda/kernels/group_tiles.h"
 #include "runtime/kernel/cuda/kernels/numbers.h"
+#include "runtime/kernel/cuda/kernels/warp_tiles.h"
 
 namespace dc::runtime::kernel::cuda {
 
@@ -45,5 +46,16 @@ struct BlockPlace {
     head = rest % static_cast<int>(heads);
   }
 };
+
+// The first row of those that the thread's warp owns, and of those whose warps do the same.
+template <TileShape kShape>
+inline int own_rows(int first) {
+  return first + warp() * kShape.row_tiles * 16;
+}
+template <TileShape kShape>
+inline int rows_together(int first) {
+  const int own = warp() * kShape.row_tiles * 16;
+  return first + own - own % kShape.rows_together();
+}
 
 }  // namespace dc::runtime::kernel::cuda

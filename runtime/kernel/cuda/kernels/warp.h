@@ -18,7 +18,7 @@ namespace dc::runtime::kernel::cuda {
 using scalar::uint32_t;
 
 // The block's shared memory, as much as it is launched with.
-#define DC_SHARED_MEMORY(name) extern __shared__ __align__(128) unsigned char name[]
+#define DC_SHARED_MEMORY(name) extern __shared__ __align__(1024) unsigned char name[]
 
 using SharedPlace = uint32_t;  // in bytes
 inline SharedPlace shared_place(const void* shared) {

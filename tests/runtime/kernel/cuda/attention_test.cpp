@@ -181,9 +181,9 @@ TEST_P(CudaAttentionDeathTest, TensorCoresTakeRowsOf16BitElements) {
 INSTANTIATE_TEST_SUITE_P(
     Cases, CudaAttentionDeathTest,
     ::testing::Values(
-        Choice{"bf16", DType::BF16, 64, {}, 1, "'dc_tensor_attention_bf16_64'"},
+        Choice{"bf16", DType::BF16, 112, {}, 1, "'dc_tensor_attention_bf16_112'"},
         Choice{"f16", DType::F16, 128, {}, 1, "'dc_tensor_attention_f16_128'"},
-        Choice{"apart", DType::BF16, 64, {72, 72, 72, 1}, 1, "'dc_tensor_attention_bf16_64'"},
+        Choice{"apart", DType::BF16, 128, {136, 136, 136, 1}, 1, "'dc_tensor_attention_bf16_128'"},
         Choice{"f32", DType::F32, 64, {}, 1, nullptr},
         Choice{"odd_columns", DType::BF16, 72, {}, 1, nullptr},
         Choice{"wide", DType::BF16, 144, {}, 1, nullptr},
