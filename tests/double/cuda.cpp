@@ -91,6 +91,7 @@ struct Kernel {
   dc::gpu_double::Entry entry;
   size_t bytes;  // of its parameters
   bool has_barriers;
+  unsigned most_shared_bytes = 48 << 10;  // that it may be launched with
 };
 
 struct LoadedModule {
@@ -140,12 +141,15 @@ int cuDeviceGet(int* device, int ordinal) {
 int cuDeviceGetAttribute(int* value, int attribute, int) {
   const char* own = std::getenv("DOUBLE_ARCHITECTURE");
   const int architecture = own ? std::atoi(own) : 90;
-  *value = attribute == cuda::kMultiprocessors   ? 4
-           : attribute == cuda::kClockRate       ? 1'000'000
-           : attribute == cuda::kMemoryClockRate ? 2'000'000
-           : attribute == cuda::kMajor           ? architecture / 10
-           : attribute == cuda::kMinor           ? architecture % 10
-                                                 : 0;
+  *value = attribute == cuda::kMultiprocessors      ? 4
+           : attribute == cuda::kClockRate          ? 1'000'000
+           : attribute == cuda::kMemoryClockRate    ? 2'000'000
+           : attribute == cuda::kMajor              ? architecture / 10
+           : attribute == cuda::kMinor              ? architecture % 10
+           : attribute == cuda::kSharedBytesOfBlock ? (architecture >= 90   ? 227 << 10
+                                                       : architecture == 80 ? 163 << 10
+                                                                            : 99 << 10)
+                                                    : 0;
   return 0;
 }
 int cuDeviceGetName(char* name, int length, int) {
@@ -413,14 +417,23 @@ int cuModuleGetFunction(cuda::Function* function, cuda::Module module, const cha
   *function = reinterpret_cast<cuda::Function>(&loaded.kernels.back());
   return 0;
 }
+int cuFuncSetAttribute(cuda::Function function, int attribute, int value) {
+  DC_MAY_FAIL(cuFuncSetAttribute);
+  int most = 0;
+  (void)cuDeviceGetAttribute(&most, cuda::kSharedBytesOfBlock, 0);
+  if (attribute != cuda::kMostSharedBytes || value > most) return kInvalidValue;
+  reinterpret_cast<Kernel*>(function)->most_shared_bytes = static_cast<unsigned>(value);
+  return 0;
+}
 int cuLaunchKernel(cuda::Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned,
+                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                    cuda::StreamHandle stream, void** parameters, void**) {
   DC_MAY_FAIL(cuLaunchKernel);
   if (grid_x == 0 || block_x == 0 || block_x > 1024 || grid_y != 1 || grid_z != 1 || block_y != 1 ||
       block_z != 1)
     return kInvalidValue;
   const auto& kernel = *reinterpret_cast<const Kernel*>(function);
+  if (shared_bytes > kernel.most_shared_bytes) return kInvalidValue;
   std::vector<std::byte> taken(kernel.bytes);  // parameters are read when a kernel is launched
   std::memcpy(taken.data(), parameters[0], taken.size());
   of(stream).add([kernel, taken, grid_x, block_x]() mutable {

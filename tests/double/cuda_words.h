@@ -10,6 +10,13 @@ struct GpuPlace {
 };
 extern "C" const GpuPlace* gpu_double_place();  // of the thread of a block whose turn it is
 extern "C" void gpu_double_barrier();           // of all threads of the block
+// Of the 32 threads of a warp: the last one calls `all` with what each has given, by lane.
+extern "C" void gpu_double_together(void* own, void (*all)(void* const* lanes));
+// Copies into shared memory that are done when the thread waits for their group; from nowhere:
+// zeros.
+extern "C" void gpu_double_copy(void* to, const void* from, size_t bytes);
+extern "C" void gpu_double_end_group();
+extern "C" void gpu_double_wait(unsigned left);  // for all groups but so many
 
 #ifdef DC_DOUBLE_HAS_BARRIERS  // a module of kernels
 
@@ -30,6 +37,10 @@ struct GpuIndex {
 #define __shared__ static thread_local
 inline void __syncthreads() { gpu_double_barrier(); }
 
+// As much as a GPU of compute capability 9.0 has for a block.
+#define DC_SHARED_MEMORY(name) alignas(1024) static thread_local unsigned char name[227 << 10]
+
+#define DC_KERNEL_OF(name, Parameters, threads, blocks) DC_KERNEL(name, Parameters)
 // Reads its parameter where the double has put it.
 #define DC_KERNEL(name, Parameters)                             \
   static void name##_thread(const Parameters& parameters);      \

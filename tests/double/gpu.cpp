@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <deque>
 #include <map>
 #include <numeric>
 #include <string>
@@ -270,7 +273,38 @@ std::vector<unsigned> drawn_order(unsigned count) {
   return order;
 }
 
-// The threads of a block: contexts that take turns, each until its end or the next barrier.
+// Threads that wait until all of them have come.
+struct Barrier {
+  unsigned threads = 0, arrived = 0;
+  uint64_t passed = 0;  // times
+  void open_if_full() {
+    if (arrived < threads || threads == 0) return;
+    arrived = 0;
+    ++passed;
+  }
+};
+
+// What a thread copies while it computes, in groups.
+struct Copy {
+  void* to;
+  const void* from;
+  size_t bytes;
+};
+struct Copies {
+  std::vector<Copy> begun;
+  std::deque<std::vector<Copy>> groups;
+
+  void wait(size_t left) {
+    for (; groups.size() > left; groups.pop_front())
+      for (const Copy& copy : groups.front()) {
+        if (copy.from != nullptr) std::memcpy(copy.to, copy.from, copy.bytes);
+        if (copy.from == nullptr) std::memset(copy.to, 0, copy.bytes);
+      }
+  }
+};
+
+// The threads of a block: contexts that take turns, each until its end or until it waits for
+// others.
 class Block {
  public:
   Block(Entry entry, const void* parameters, unsigned threads)
@@ -278,6 +312,8 @@ class Block {
         parameters_(parameters),
         threads_(threads),
         ended_(threads),
+        warps_((threads + kWarp - 1) / kWarp),
+        copies_(threads),
         stacks_(new char[threads * kStack]) {
     turns_.begun = true;
   }
@@ -285,6 +321,10 @@ class Block {
   void run(GpuPlace place) {
     place_ = place;
     const auto count = static_cast<unsigned>(threads_.size());
+    block_ = {count};
+    for (size_t w = 0; w < warps_.size(); ++w)
+      warps_[w] = {{std::min(kWarp, count - static_cast<unsigned>(w) * kWarp)}};
+    std::ranges::fill(copies_, Copies());
     for (size_t t = 0; t < count; ++t) begin_thread(t);
     for (bool any = true; any;) {
       any = false;
@@ -299,9 +339,42 @@ class Block {
       }
     }
   }
-  void barrier() { pass(threads_[now_], turns_); }
+  void barrier() {
+    ++block_.arrived;
+    wait_at(block_);
+  }
+  void together(void* own, void (*all)(void* const* lanes)) {
+    Warp& warp = warps_[now_ / kWarp];
+    if (warp.barrier.threads != kWarp || (warp.barrier.arrived > 0 && warp.all != all)) {
+      std::fputs("the threads of a warp do not all do the same\n", stderr);
+      std::abort();
+    }
+    warp.all = all;
+    warp.lanes[now_ % kWarp] = own;
+    if (++warp.barrier.arrived == kWarp) all(warp.lanes);
+    wait_at(warp.barrier);
+  }
+  Copies& copies() { return copies_[now_]; }
 
  private:
+  static constexpr unsigned kWarp = 32;
+  struct Warp {
+    Barrier barrier;
+    void (*all)(void* const* lanes) = nullptr;  // what its threads do together
+    void* lanes[kWarp] = {};
+  };
+
+  void wait_at(Barrier& barrier) {
+    const uint64_t before = barrier.passed;
+    barrier.open_if_full();
+    do pass(threads_[now_], turns_);
+    while (barrier.passed == before);
+  }
+  void leave(Barrier& barrier) {
+    --barrier.threads;
+    barrier.open_if_full();
+  }
+
   // Not inlined: getcontext may return twice, and the caller's variables must not mind.
   [[gnu::noinline]] void begin_thread(size_t thread) {
     ucontext_t& context = threads_[thread].context;
@@ -319,6 +392,8 @@ class Block {
     auto* self = reinterpret_cast<Block*>((static_cast<uintptr_t>(high) << 32) | low);
     self->entry_(self->parameters_);
     self->ended_[self->now_] = true;
+    self->leave(self->block_);
+    self->leave(self->warps_[self->now_ / kWarp].barrier);
     end(self->turns_);
   }
 
@@ -330,6 +405,9 @@ class Block {
   Turn turns_;
   std::vector<Turn> threads_;
   std::vector<bool> ended_;
+  Barrier block_;
+  std::vector<Warp> warps_;
+  std::vector<Copies> copies_;
   std::unique_ptr<char[]> stacks_;
 };
 
@@ -358,3 +436,15 @@ void run_kernel(Entry entry, const Shape& shape, const void* parameters, bool ha
 
 extern "C" const GpuPlace* gpu_double_place() { return &dc::gpu_double::place_now; }
 extern "C" void gpu_double_barrier() { dc::gpu_double::block_now->barrier(); }
+extern "C" void gpu_double_together(void* own, void (*all)(void* const* lanes)) {
+  dc::gpu_double::block_now->together(own, all);
+}
+extern "C" void gpu_double_copy(void* to, const void* from, size_t bytes) {
+  dc::gpu_double::block_now->copies().begun.push_back({to, from, bytes});
+}
+extern "C" void gpu_double_end_group() {
+  auto& copies = dc::gpu_double::block_now->copies();
+  copies.groups.push_back(std::move(copies.begun));
+  copies.begun.clear();
+}
+extern "C" void gpu_double_wait(unsigned left) { dc::gpu_double::block_now->copies().wait(left); }

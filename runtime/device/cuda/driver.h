@@ -33,7 +33,9 @@ using GraphExec = OpaqueGraphExec*;
 inline constexpr int kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100;
 // Attributes of devices (CUdevice_attribute).
 inline constexpr int kClockRate = 13, kMultiprocessors = 16, kMemoryClockRate = 36, kMajor = 75,
-                     kMinor = 76;
+                     kMinor = 76, kSharedBytesOfBlock = 97;
+// Attributes of functions (CUfunction_attribute).
+inline constexpr int kMostSharedBytes = 8;
 // Flags of streams, events and host memory.
 inline constexpr unsigned kNonBlocking = 1, kBlockingSync = 1, kDisableTiming = 2, kPortable = 1;
 // Of records of events that are captured: they belong to the graph and note the time.
@@ -87,6 +89,7 @@ inline constexpr int kCaptureThreadLocal = 1;
   f(cuModuleLoadData, load_module, (Module* module, const void* image))                           \
   f(cuModuleUnload, unload_module, (Module module))                                               \
   f(cuModuleGetFunction, get_function, (Function* function, Module module, const char* name))     \
+  f(cuFuncSetAttribute, set_function_attribute, (Function function, int attribute, int value))    \
   f(cuLaunchKernel, launch,                                                                       \
     (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,      \
      unsigned block_y, unsigned block_z, unsigned shared_bytes, StreamHandle stream,              \

@@ -1,7 +1,10 @@
 // Attention, with the CPU's arguments and results.
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <initializer_list>
 #include <iterator>
+#include <limits>
 
 #include "runtime/kernel/cuda/block.h"
 #include "runtime/kernel/cuda/element_type.h"
@@ -10,6 +13,7 @@
 #include "runtime/kernel/cuda/model_kernels.h"
 #include "runtime/kernel/cuda/walks.h"
 #include "runtime/kernel/native/attention/heads.h"
+#include "src/base/units.h"
 
 namespace dc::runtime::kernel::cuda {
 namespace {
@@ -65,6 +69,14 @@ class AttentionMaker {
   }
 
   Attention& of() { return of_; }
+  // Whether the kernels on tensor cores take it, if these tensors lie as they want it.
+  bool suits_tensor_cores(std::initializer_list<const HeadTensor*> tensors) const {
+    constexpr int64_t kMost = std::numeric_limits<int32_t>::max() / 2;
+    return (dtype_ == DType::BF16 || dtype_ == DType::F16) && of_.dim > 0 && of_.dim % 16 == 0 &&
+           of_.dim <= kMostTensorDim && of_.scale > 0 && of_.queries < kMost && of_.keys < kMost &&
+           of_.batch * of_.heads < kMost &&
+           std::ranges::all_of(tensors, [&](const HeadTensor* each) { return in_words(*each); });
+  }
   // The kernel `function` for the columns of heads.
   KernelSource source(const char* header, const char* parameters, const char* function) const {
     const int dim =
@@ -75,9 +87,35 @@ class AttentionMaker {
         header, parameters,
         std::string(function) + "<" + element_type(dtype_) + ", " + columns + ">");
   }
+  // The same on tensor cores.
+  KernelSource tensor_source(const char* header, const char* parameters, const char* function,
+                             const char* shape_function, const TileShape& shape,
+                             int shared_bytes) const {
+    const std::string columns = std::to_string(of_.dim);
+    const bool has_mask = of_.mask.data != nullptr;
+    return source_of(std::string("dc_") + function + "_" + std::string(base::name(dtype_)) + "_" +
+                         columns + (has_mask ? "_masked" : ""),
+                     header, parameters,
+                     std::string(function) + "<" + element_type(dtype_) + ", " + columns + ", " +
+                         (has_mask ? "true" : "false") + ", " + shape_function + "(" + columns +
+                         ", " + (shape.by_groups ? "true" : "false") + ")>",
+                     {shape.threads(), shared_bytes, shape.blocks});
+  }
   DType dtype() const { return dtype_; }
 
  private:
+  // Rows of elements next to each other, on 16 bytes.
+  bool in_words(const HeadTensor& tensor) const {
+    constexpr int64_t kWord = 16, kElements = kWord / 2;
+    const auto fits = [](int64_t stride) {
+      return stride % kElements == 0 && stride >= 0 &&
+             stride <= std::numeric_limits<int32_t>::max();
+    };
+    return tensor.data == nullptr ||
+           (reinterpret_cast<uintptr_t>(tensor.data) % kWord == 0 && tensor.column == 1 &&
+            fits(tensor.row) && tensor.head % kElements == 0 && tensor.batch % kElements == 0);
+  }
+
   static constexpr int64_t kMostColumns = kAttentionDims[std::size(kAttentionDims) - 1];
 
   HeadTensor head_tensor(const BoundTensor& tensor, int64_t heads, int64_t length) {
@@ -108,9 +146,13 @@ class AttentionMaker {
   DType dtype_ = DType::F32;
 };
 
-int64_t tiles_of(int64_t length) { return (length + kAttentionTile - 1) / kAttentionTile; }
+int64_t tiles_of(int64_t length, int tile = kAttentionTile) { return (length + tile - 1) / tile; }
 unsigned blocks_of(const Workshop& workshop, int64_t tiles) {
   return workshop.blocks_for(tiles * kBlockThreads);
+}
+// One for each tile: the GPU begins with the first ones, which have the most work.
+unsigned tensor_blocks(const TileShape& shape, int64_t length, int64_t heads) {
+  return static_cast<unsigned>(tiles_of(length, shape.rows()) * heads);
 }
 
 Made attention_kernel(Workshop& workshop, Call& call, int32_t) {
@@ -119,8 +161,74 @@ Made attention_kernel(Workshop& workshop, Call& call, int32_t) {
   if (call.ok()) of.out = maker.query_result(0);
   if (call.ok() && call.has_result(1)) of.logsumexp = maker.sums(call.output(1));
   if (!call.ok()) return call.made(nullptr);
+  const int dim = static_cast<int>(of.dim);
+  const TileShape shape = forward_shape(dim, are_for_groups(dim, workshop.architecture()));
+  if (maker.suits_tensor_cores({&of.query, &of.key, &of.value, &of.out}) &&
+      workshop.has_tensor_cores(forward_bytes(dim, shape)))
+    return workshop.kernel(
+        maker.tensor_source("tensor_attention.h", "Attention", "tensor_attention", "forward_shape",
+                            shape, forward_bytes(dim, shape)),
+        tensor_blocks(shape, of.queries, of.heads * of.batch), of);
   return workshop.kernel(maker.source("attention.h", "Attention", "attention"),
                          blocks_of(workshop, tiles_of(of.queries) * of.heads * of.batch), of);
+}
+
+// Into how many groups the query heads that share keys are divided: as few as are enough blocks.
+int groups_of(const Attention& of, const TileShape& shape) {
+  const int64_t blocks = tensor_blocks(shape, of.keys, of.heads / of.heads_per_key * of.batch);
+  int64_t groups = 1;
+  while (groups < of.heads_per_key &&
+         (of.heads_per_key % groups != 0 || blocks * groups < kEnoughBlocks))
+    ++groups;
+  return static_cast<int>(groups);
+}
+
+Made tensor_backward_kernel(Workshop& workshop, const AttentionMaker& maker,
+                            const AttentionBackward& all, int32_t stream) {
+  const Attention& of = all.of;
+  const int dim = static_cast<int>(of.dim);
+  const bool by_groups = are_for_groups(dim, workshop.architecture());
+  const TileShape keys = key_shape(dim, by_groups), queries = query_shape(dim, by_groups);
+  const int64_t key_heads = of.heads / of.heads_per_key;
+  TensorAttentionBackward parameters{all, 0, nullptr, groups_of(of, keys), nullptr, nullptr};
+  parameters.padded_queries = static_cast<int>(base::round_up(of.queries, int64_t{kPaddedQueries}));
+  const int64_t sums = of.batch * of.heads * parameters.padded_queries,
+                part = parameters.groups == 1
+                           ? 0
+                           : parameters.groups * of.batch * key_heads * of.keys * of.dim;
+  DC_ASSIGN_OR_RETURN(
+      std::byte* const scratch,
+      workshop.scratch(stream, (2 * sums + 2 * part) * static_cast<int64_t>(sizeof(float))));
+  parameters.all.deltas = reinterpret_cast<float*>(scratch);
+  parameters.sums = parameters.all.deltas + sums;
+  parameters.of_key = parameters.sums + sums;
+  parameters.of_value = parameters.of_key + part;
+
+  std::vector<Launch> launches;
+  const auto add = [&](const KernelSource& source, unsigned blocks) -> base::Status {
+    DC_ASSIGN_OR_RETURN(Launch launch, workshop.launch(source, blocks, parameters));
+    launches.push_back(std::move(launch));
+    return {};
+  };
+  const char *header = "tensor_attention_backward.h", *type = "TensorAttentionBackward";
+  const auto plain = [&](const char* function) {
+    return source_for({maker.dtype()}, std::string("dc_") + function, header, type, function);
+  };
+  DC_RETURN_IF_ERROR(
+      add(plain("tensor_attention_deltas"), workshop.blocks_for(sums * kThreadsPerDelta)));
+  if (all.of_key.data != nullptr || all.of_value.data != nullptr) {
+    DC_RETURN_IF_ERROR(add(maker.tensor_source(header, type, "tensor_attention_key_gradients",
+                                               "key_shape", keys, key_bytes(dim, keys)),
+                           tensor_blocks(keys, of.keys, key_heads * parameters.groups * of.batch)));
+    if (parameters.groups > 1)
+      DC_RETURN_IF_ERROR(
+          add(plain("tensor_attention_key_sums"), workshop.blocks_for(part / parameters.groups)));
+  }
+  if (all.of_query.data != nullptr)
+    DC_RETURN_IF_ERROR(add(maker.tensor_source(header, type, "tensor_attention_query_gradients",
+                                               "query_shape", queries, query_bytes(dim, queries)),
+                           tensor_blocks(queries, of.queries, of.heads * of.batch)));
+  return workshop.kernel(std::move(launches));
 }
 
 Made attention_backward_kernel(Workshop& workshop, Call& call, int32_t stream) {
@@ -137,6 +245,13 @@ Made attention_backward_kernel(Workshop& workshop, Call& call, int32_t stream) {
   }
   if (!call.ok()) return call.made(nullptr);
   const Attention& of = parameters.of;
+  const int dim = static_cast<int>(of.dim);
+  const bool by_groups = are_for_groups(dim, workshop.architecture());
+  if (maker.suits_tensor_cores({&of.query, &of.key, &of.value, &of.out, &parameters.gradient,
+                                &parameters.of_query, &parameters.of_key, &parameters.of_value}) &&
+      workshop.has_tensor_cores(std::max(key_bytes(dim, key_shape(dim, by_groups)),
+                                         query_bytes(dim, query_shape(dim, by_groups)))))
+    return tensor_backward_kernel(workshop, maker, parameters, stream);
   const int64_t queries = of.batch * of.heads * of.queries;
   DC_ASSIGN_OR_RETURN(
       std::byte* const deltas,

@@ -12,6 +12,12 @@
   extern "C" __global__ void __launch_bounds__(::dc::runtime::kernel::cuda::kBlockThreads) \
       name(const __grid_constant__ Parameters parameters)
 #endif
+// The same for blocks of so many threads, of which a multiprocessor shall have room for `blocks`.
+#ifndef DC_KERNEL_OF
+#define DC_KERNEL_OF(name, Parameters, threads, blocks)             \
+  extern "C" __global__ void __launch_bounds__((threads), (blocks)) \
+      name(const __grid_constant__ Parameters parameters)
+#endif
 
 namespace dc::runtime::kernel::cuda {
 

@@ -80,7 +80,9 @@ std::string Nvrtc::version() const { return std::to_string(major_) + "." + std::
 // Equal numbers on every device: no fused multiply-add unless a kernel asks for it, subnormals are
 // kept, quotients and square roots are rounded once.
 std::vector<std::string> Nvrtc::options(int architecture) {
-  return {"--gpu-architecture=sm_" + std::to_string(architecture),
+  // Instructions that compute capability 9.0 alone has, too (kernels/warpgroup.h).
+  const char* const own = architecture == 90 ? "a" : "";
+  return {"--gpu-architecture=sm_" + std::to_string(architecture) + own,
           "--std=c++20",
           "--device-as-default-execution-space",
           "--fmad=false",

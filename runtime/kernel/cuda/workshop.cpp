@@ -18,6 +18,8 @@ using device::CudaStream;
 // Blocks of kBlockThreads that fill a multiprocessor (2048 threads).
 constexpr int64_t kBlocksPerMultiprocessor = 8;
 constexpr int64_t kScratchAlignment = 256;  // bytes
+// A kernel that is launched with more says so before.
+constexpr unsigned kSharedBytesOfEveryBlock = 48 << 10;
 
 void issue_on(const CudaDevice& device, const Launch& launch, unsigned blocks,
               const void* parameters, device::Stream& stream) {
@@ -25,8 +27,8 @@ void issue_on(const CudaDevice& device, const Launch& launch, unsigned blocks,
   auto& own = static_cast<CudaStream&>(stream);
   device.use();
   void* all[] = {const_cast<void*>(parameters)};
-  own.check(device.driver().launch(launch.function, blocks, 1, 1, kBlockThreads, 1, 1, 0,
-                                   own.handle(), all, nullptr),
+  own.check(device.driver().launch(launch.function, blocks, 1, 1, launch.threads, 1, 1,
+                                   launch.shared_bytes, own.handle(), all, nullptr),
             launch.what);
 }
 
@@ -83,11 +85,26 @@ Result<device::cuda::Module> Workshop::module(const KernelSource& source) {
 Result<Launch> Workshop::launch(const KernelSource& source, unsigned blocks,
                                 std::span<const std::byte> parameters) {
   DC_ASSIGN_OR_RETURN(const device::cuda::Module module, this->module(source));
-  Launch made{nullptr, blocks, {parameters.begin(), parameters.end()}, "kernel " + source.name};
-  const int failed = device_.driver().get_function(&made.function, module, source.name.c_str());
+  Launch made{nullptr,
+              blocks,
+              source.threads,
+              source.shared_bytes,
+              {parameters.begin(), parameters.end()},
+              "kernel " + source.name};
+  const device::cuda::Driver& driver = device_.driver();
+  int failed = driver.get_function(&made.function, module, source.name.c_str());
+  if (failed == device::cuda::kSuccess && source.shared_bytes > kSharedBytesOfEveryBlock)
+    failed = driver.set_function_attribute(made.function, device::cuda::kMostSharedBytes,
+                                           static_cast<int>(source.shared_bytes));
   if (failed != device::cuda::kSuccess)
     return refused_by_gpu(source.name, device_.driver().explain(failed));
   return made;
+}
+
+bool Workshop::has_tensor_cores(int shared_bytes) const {
+  constexpr int kOldest = 80;
+  return architecture() >= kOldest &&
+         device_.attribute(device::cuda::kSharedBytesOfBlock) >= shared_bytes;
 }
 
 unsigned Workshop::blocks_for(int64_t elements) const {

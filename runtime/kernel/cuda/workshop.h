@@ -17,7 +17,8 @@ namespace dc::runtime::kernel::cuda {
 // A kernel of a loaded module with its parameter.
 struct Launch {
   device::cuda::Function function = nullptr;
-  unsigned blocks = 0;  // none: nothing is launched
+  unsigned blocks = 0;                     // none: nothing is launched
+  unsigned threads = 0, shared_bytes = 0;  // of a block
   std::vector<std::byte> parameters;
   std::string what;  // for errors
 };
@@ -40,6 +41,10 @@ class Workshop {
     return launch(source, blocks, std::as_bytes(std::span(&parameters, 1)));
   }
 
+  // Of the GPU, 90 of compute capability 9.0.
+  int architecture() const { return device_.architecture(); }
+  // Whether it has the instructions of kernels/warp.h and so much shared memory for a block.
+  bool has_tensor_cores(int shared_bytes) const;
   // Blocks for so many elements, at most as many as the GPU has room for at once.
   unsigned blocks_for(int64_t elements) const;
   // What the plan has for the instruction whose kernel is made next.

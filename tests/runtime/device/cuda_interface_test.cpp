@@ -20,6 +20,8 @@ static_assert(kClockRate == CU_DEVICE_ATTRIBUTE_CLOCK_RATE &&
 static_assert(kMultiprocessors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT &&
               kMajor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR &&
               kMinor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+static_assert(kSharedBytesOfBlock == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN &&
+              kMostSharedBytes == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 static_assert(kNonBlocking == CU_STREAM_NON_BLOCKING && kBlockingSync == CU_EVENT_BLOCKING_SYNC &&
               kDisableTiming == CU_EVENT_DISABLE_TIMING && kPortable == CU_MEMHOSTALLOC_PORTABLE);
 

@@ -31,4 +31,73 @@ struct AttentionBackward {
   float* deltas;  // [batch, heads, queries]: of each query the product of its result and gradient
 };
 
+// The kernels on tensor cores: for 16-bit elements that lie next to each other in rows on 16 bytes,
+// dims that are multiples of 16 up to this.
+inline constexpr int kMostTensorDim = 128;
+// On GPUs of compute capability 9.0 four warps multiply together, heads of 64 or 128 columns.
+constexpr bool are_for_groups(int dim, int architecture) {
+  return architecture == 90 && (dim == 64 || dim == 128);
+}
+
+// How far rows of a tile lie apart in shared memory, in bytes.
+constexpr int tile_pitch(int dim, bool by_groups = false) {
+  return by_groups ? 2 * dim : 2 * dim + 16;
+}
+
+// A block owns rows (queries, or keys for their gradients) and goes through tiles of the others, of
+// which it has two in shared memory: one is copied while the other is multiplied.
+struct TileShape {
+  int warps, row_tiles;  // of a block; of a warp, 16 rows each
+  int others, step;      // rows of a tile, and how many of them are multiplied at once
+  int blocks;            // that a multiprocessor has registers for
+  bool keeps_rows;       // as operands in registers
+  bool by_groups;
+
+  constexpr int rows() const { return warps * row_tiles * 16; }
+  constexpr int threads() const { return warps * 32; }
+  // Rows whose warps do the same.
+  constexpr int rows_together() const { return by_groups ? 64 : row_tiles * 16; }
+  // Of shared memory; for so many tensors whose rows are owned.
+  constexpr int bytes(int dim, int owned) const {
+    return tile_pitch(dim, by_groups) * (owned * rows() + 2 * 2 * others);
+  }
+};
+// The fastest of those that were tried on an H200.
+constexpr TileShape forward_shape(int dim, bool by_groups) {
+  if (by_groups) return TileShape{dim <= 64 ? 8 : 4, 1, 64, 64, 2, false, true};
+  return dim <= 64 ? TileShape{4, 2, 64, 64, 2, true, false}
+                   : TileShape{4, 2, 32, 32, 2, false, false};
+}
+constexpr TileShape key_shape(int dim, bool by_groups) {
+  if (by_groups) return TileShape{4, 1, 64, 64, 2, false, true};
+  return dim <= 64 ? TileShape{4, 2, 64, 32, 2, false, false}
+                   : TileShape{8, 1, 64, 16, 1, true, false};
+}
+constexpr TileShape query_shape(int dim, bool by_groups) {
+  if (by_groups) return TileShape{dim <= 64 ? 8 : 4, 1, 64, 64, 2, false, true};
+  return dim <= 64 ? TileShape{4, 2, 64, 32, 2, true, false}
+                   : TileShape{8, 1, 64, 32, 1, true, false};
+}
+// Bytes of shared memory.
+constexpr int forward_bytes(int dim, TileShape shape) { return shape.bytes(dim, 1); }
+constexpr int query_bytes(int dim, TileShape shape) { return shape.bytes(dim, 2); }
+constexpr int key_bytes(int dim, TileShape shape) {
+  return shape.bytes(dim, 2) + 2 * 2 * shape.others * static_cast<int>(sizeof(float));
+}
+
+// Queries of each head are counted up to a multiple of this, so that tiles are whole.
+inline constexpr int kPaddedQueries = 64;
+inline constexpr int kThreadsPerDelta = 4;
+struct TensorAttentionBackward {
+  AttentionBackward all;  // its deltas are [batch, heads, padded queries]
+  int padded_queries;
+  float* sums;  // of each query the logarithm of the sum to base 2; infinity hides it
+  // Each group of the heads that share keys gives a part of the gradients, [groups, batch, heads of
+  // keys, keys, dim]. No parts: there is one group.
+  int groups;
+  float *of_key, *of_value;
+};
+// Blocks that are enough for every GPU: results must not depend on which it is.
+inline constexpr int kEnoughBlocks = 512;
+
 }  // namespace dc::runtime::kernel::cuda

@@ -44,6 +44,16 @@ const Case kCases[] = {
     {"bf16", 1, 2, 1, 66, 66, 64, true, {}, true, 0, DType::BF16},
     {"f16_mask", 1, 2, 2, 33, 33, 16, false, {1, 1, 33, 33}, true, 0, DType::F16},
     {"wide", 1, 1, 1, 3, 3, 200, true},
+    {"tensor", 1, 1, 1, 1, 1, 16, false, {}, false, 0, DType::BF16},
+    {"tensor_causal", 2, 2, 2, 150, 150, 32, true, {}, false, 0, DType::BF16},
+    {"tensor_shared_keys", 1, 6, 2, 70, 150, 64, false, {}, true, 0.3, DType::F16},
+    {"tensor_48", 1, 1, 1, 130, 40, 48, true, {}, false, 0, DType::BF16},
+    {"tensor_more_keys", 1, 2, 1, 40, 300, 128, true, {}, true, 0, DType::BF16},
+    {"tensor_128", 1, 4, 1, 130, 130, 128, true, {}, false, 0, DType::F16},
+    {"tensor_mask", 2, 2, 1, 70, 90, 64, true, {2, 1, 70, 90}, false, 0, DType::BF16},
+    {"tensor_mask_of_keys", 1, 2, 2, 20, 70, 80, false, {1, 1, 1, 70}, false, 0, DType::BF16},
+    {"tensor_hidden_row", 1, 2, 2, 40, 40, 64, false, {40, 40}, false, 0, DType::BF16, true},
+    {"tensor_window", 1, 2, 1, 90, 90, 16, false, {90, 90}, false, 0, DType::F16, false, 20},
 };
 
 class CudaAttention : public ::testing::TestWithParam<Case> {
@@ -66,12 +76,20 @@ class CudaAttention : public ::testing::TestWithParam<Case> {
     value_ = filled(c().key_heads, c().keys, 3);
     if (c().mask.empty()) return;
     mask_ = noisy(bench_, c().dtype, c().mask, 4);
-    if (c().dtype != DType::F32) return;
-    auto* mask = bench_.data<float>(mask_);
     for (int64_t q = 0; q < (c().window > 0 || c().hides_row ? c().queries : 0); ++q)
       for (int64_t k = 0; k < c().keys; ++k)
         if ((c().hides_row && q == 0) || (c().window > 0 && (k > q || k + c().window <= q)))
-          mask[q * c().keys + k] = -std::numeric_limits<float>::infinity();
+          hide(q * c().keys + k);
+  }
+  void hide(int64_t place) {
+    namespace scalar = kernel::scalar;
+    constexpr float kHidden = -std::numeric_limits<float>::infinity();
+    if (c().dtype == DType::BF16)
+      bench_.data<scalar::BF16>(mask_)[place] = scalar::store<scalar::BF16>(kHidden);
+    else if (c().dtype == DType::F16)
+      bench_.data<scalar::F16>(mask_)[place] = scalar::store<scalar::F16>(kHidden);
+    else
+      bench_.data<float>(mask_)[place] = kHidden;
   }
   plan::Instruction step(const char* op, std::vector<plan::Arg> arguments,
                          const std::vector<int32_t>& results) {
@@ -126,6 +144,53 @@ TEST(CudaAttentionOf, HeadsThatAreTooWideIsRefused) {
   ASSERT_FALSE(memory.ok());
   EXPECT_EQ(base::exit_code(memory.status().kind()), 81);
 }
+
+// Kernels on tensor cores are the only ones that ask for more shared memory than every block has;
+// in another process, where the driver refuses that.
+struct Choice {
+  const char* name;
+  DType dtype;
+  int64_t dim;
+  Sizes strides;  // empty: elements lie in order
+  double scale;
+  const char* kernel;  // that was chosen; null: the one for all tensors
+};
+void PrintTo(const Choice& c, std::ostream* stream) { *stream << c.name; }
+[[noreturn]] void end_with(const Choice& c) {
+  setenv("DOUBLE_FAIL", "cuFuncSetAttribute:1:1", 1);
+  KernelBench bench;
+  const Sizes sizes = {1, 1, 2, c.dim};
+  const int32_t query = bench.tensor(c.dtype, sizes, c.strides), out = bench.tensor(c.dtype, sizes),
+                sums = bench.tensor(DType::F32, {1, 1, 2});
+  const auto memory = try_on_gpu(
+      bench,
+      instruction("aten._scaled_dot_product_flash_attention_for_cpu.default",
+                  {tensor_arg(query, "query"), tensor_arg(query, "key"), tensor_arg(query, "value"),
+                   float_arg("dropout_p", 0), float_arg("scale", c.scale)},
+                  {out, sums}));
+  std::fputs(memory.status().to_string().c_str(), stderr);
+  std::_Exit(memory.ok() ? 0 : base::exit_code(memory.status().kind()));
+}
+class CudaAttentionDeathTest : public ::testing::TestWithParam<Choice> {};
+TEST_P(CudaAttentionDeathTest, TensorCoresTakeRowsOf16BitElements) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const char* const kernel = GetParam().kernel;
+  EXPECT_EXIT(end_with(GetParam()), ::testing::ExitedWithCode(kernel ? 69 : 0),
+              kernel ? kernel : "");
+}
+INSTANTIATE_TEST_SUITE_P(
+    Cases, CudaAttentionDeathTest,
+    ::testing::Values(
+        Choice{"bf16", DType::BF16, 112, {}, 1, "'dc_tensor_attention_bf16_112'"},
+        Choice{"f16", DType::F16, 128, {}, 1, "'dc_tensor_attention_f16_128'"},
+        Choice{"apart", DType::BF16, 128, {136, 136, 136, 1}, 1, "'dc_tensor_attention_bf16_128'"},
+        Choice{"f32", DType::F32, 64, {}, 1, nullptr},
+        Choice{"odd_columns", DType::BF16, 72, {}, 1, nullptr},
+        Choice{"wide", DType::BF16, 144, {}, 1, nullptr},
+        Choice{"not_on_16_bytes", DType::BF16, 64, {68, 68, 68, 1}, 1, nullptr},
+        Choice{"columns_apart", DType::BF16, 64, {256, 256, 128, 2}, 1, nullptr},
+        Choice{"negative_scale", DType::BF16, 64, {}, -1, nullptr}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace dc::runtime

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/kernel/cuda/kernels/attention_parameters.h"
 #include "runtime/kernel/cuda/nvrtc.h"
 #include "tests/runtime/kernel/cuda/expressions.h"
 
@@ -212,6 +213,39 @@ TEST_P(NvrtcCompiles, OrdersScansAndEquations) {
       {"triangular.h", "TriangularSystem", "solve_triangular<float>"},
       {"triangular.h", "TriangularSystem", "solve_triangular<double>"}};
   expect_kernels(kRows, GetParam());
+}
+TEST_P(NvrtcCompiles, AttentionOnTensorCores) {
+  constexpr const char *kHeader = "tensor_attention_backward.h", *kType = "TensorAttentionBackward";
+  constexpr Row kRows[] = {
+      {"tensor_attention.h", "Attention",
+       "tensor_attention<scalar::BF16, 64, false, forward_shape(64, false)>"},
+      {"tensor_attention.h", "Attention",
+       "tensor_attention<scalar::F16, 128, true, forward_shape(128, false)>"},
+      {kHeader, kType, "tensor_attention_deltas<scalar::BF16>"},
+      {kHeader, kType,
+       "tensor_attention_key_gradients<scalar::BF16, 64, true, key_shape(64, false)>"},
+      {kHeader, kType,
+       "tensor_attention_key_gradients<scalar::F16, 128, false, key_shape(128, false)>"},
+      {kHeader, kType, "tensor_attention_key_sums<scalar::F16>"},
+      {kHeader, kType,
+       "tensor_attention_query_gradients<scalar::BF16, 48, false, query_shape(48, false)>"},
+      {kHeader, kType,
+       "tensor_attention_query_gradients<scalar::F16, 128, true, query_shape(128, false)>"}};
+  expect_kernels(kRows, GetParam());
+  constexpr Row kGroupRows[] = {
+      {"tensor_attention.h", "Attention",
+       "tensor_attention<scalar::BF16, 64, false, forward_shape(64, true)>"},
+      {"tensor_attention.h", "Attention",
+       "tensor_attention<scalar::F16, 128, true, forward_shape(128, true)>"},
+      {kHeader, kType,
+       "tensor_attention_key_gradients<scalar::F16, 64, true, key_shape(64, true)>"},
+      {kHeader, kType,
+       "tensor_attention_key_gradients<scalar::BF16, 128, false, key_shape(128, true)>"},
+      {kHeader, kType,
+       "tensor_attention_query_gradients<scalar::BF16, 64, true, query_shape(64, true)>"},
+      {kHeader, kType,
+       "tensor_attention_query_gradients<scalar::F16, 128, false, query_shape(128, true)>"}};
+  if (kernel::cuda::are_for_groups(64, GetParam())) expect_kernels(kGroupRows, GetParam());
 }
 INSTANTIATE_TEST_SUITE_P(Architectures, NvrtcCompiles, ::testing::Values(80, 90, 100),
                          [](const auto& info) { return "sm_" + std::to_string(info.param); });

@@ -1,0 +1,61 @@
+// What the kernels of attention on tensor cores share: which rows a block has, and how scores
+// follow from products.
+#pragma once
+
+#include "runtime/kernel/cuda/kernels/blocks.h"
+#include "runtime/kernel/cuda/kernels/group_tiles.h"
+#include "runtime/kernel/cuda/kernels/numbers.h"
+#include "runtime/kernel/cuda/kernels/warp_tiles.h"
+
+namespace dc::runtime::kernel::cuda {
+
+inline constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
+
+// From products to scores to base 2, which are factor() times what score() gives.
+template <bool kHasMask>
+struct Base2Scores {
+  Base2Scores(const Attention& parameters, int64_t batch, int64_t head)
+      : of(parameters), mask(batch * parameters.mask_batch + head * parameters.mask_head) {}
+  float factor() const { return kHasMask ? 1.0f : of.scale * kLog2E; }
+  float score(float product, int query, int key) const {
+    if constexpr (!kHasMask) return product;
+    if (query >= of.queries || key >= of.keys) return 0;
+    const float added =
+        number_at<float>(of.mask, mask + query * of.mask_row + key * of.mask_column);
+    return (product * of.scale + added) * kLog2E;
+  }
+  bool sees(int query, int key) const { return key < of.keys && (!of.is_causal || key <= query); }
+  // Whether each of these queries sees each of these keys.
+  bool all_see(int first_query, int end_of_keys) const {
+    return end_of_keys <= of.keys && (!of.is_causal || end_of_keys <= first_query + 1);
+  }
+
+  const Attention& of;
+  int64_t mask;
+};
+
+// Queries of a block, or keys: the tiles with the most work come first.
+struct BlockPlace {
+  int first, batch, head;
+  BlockPlace(int64_t length, int rows, int64_t heads, bool last_first) {
+    const int tiles = static_cast<int>((length + rows - 1) / rows);
+    const int all = static_cast<int>(gridDim.x) / tiles, tile = static_cast<int>(blockIdx.x) / all,
+              rest = static_cast<int>(blockIdx.x) % all;
+    first = (last_first ? tiles - 1 - tile : tile) * rows;
+    batch = rest / static_cast<int>(heads);
+    head = rest % static_cast<int>(heads);
+  }
+};
+
+// The first row of those that the thread's warp owns, and of those whose warps do the same.
+template <TileShape kShape>
+inline int own_rows(int first) {
+  return first + warp() * kShape.row_tiles * 16;
+}
+template <TileShape kShape>
+inline int rows_together(int first) {
+  const int own = warp() * kShape.row_tiles * 16;
+  return first + own - own % kShape.rows_together();
+}
+
+}  // namespace dc::runtime::kernel::cuda

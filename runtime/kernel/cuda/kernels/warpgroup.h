@@ -1,0 +1,120 @@
+// What four warps do together, the first of which is the block's 4 i-th: products of matrices that
+// go on while threads compute. Instructions of compute capability 9.0 alone (sm_90a). The double of
+// NVRTC has its own.
+//
+// Rows of matrices in shared memory have 64 columns in 128 bytes, whose 16-byte words are
+// exchanged: word i of row r lies where word i ^ r % 8 would, and row 0 lies on 1024 bytes.
+#pragma once
+
+#include "runtime/kernel/cuda/kernels/warp.h"
+
+namespace dc::runtime::kernel::cuda {
+
+inline constexpr int kGroupRows = 64, kPanelColumns = 64, kPanelPitch = 2 * kPanelColumns;
+
+}  // namespace dc::runtime::kernel::cuda
+
+#ifndef DC_WARP_WORDS
+
+namespace dc::runtime::kernel::cuda {
+
+using scalar::uint64_t;
+
+// PTX's descriptor of a matrix: 8 rows are 1024 bytes, words are exchanged as above.
+using MatrixPlace = uint64_t;
+// From some row and one of the 16-column parts on.
+inline MatrixPlace rows_at(SharedPlace place) {
+  constexpr uint64_t kExchanged = uint64_t{1} << 62, kBytesOf8Rows = uint64_t{1024 >> 4} << 32,
+                     kUnused = uint64_t{1} << 16;
+  return kExchanged | kBytesOf8Rows | kUnused | ((place & 0x3ffff) >> 4);
+}
+
+#define DC_GROUP_SUMS                                                      \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+
+// sums = left right^T, or are added to: 64 rows, of each warp 16 as in multiply_add(), and 64
+// columns, 16 terms. Both operands have a row for each row or column of the product.
+template <typename T>
+inline void begin_product(float (&s)[8][4], MatrixPlace left, MatrixPlace right, bool adds) {
+  if constexpr (scalar::kSame<T, scalar::BF16>) {
+    asm volatile(
+        "{ .reg .pred adds; setp.ne.b32 adds, %34, 0; "
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" DC_GROUP_SUMS
+        "}, %32, %33, adds, 1, 1, 0, 0; }"
+        : "+f"(s[0][0]), "+f"(s[0][1]), "+f"(s[0][2]), "+f"(s[0][3]), "+f"(s[1][0]), "+f"(s[1][1]),
+          "+f"(s[1][2]), "+f"(s[1][3]), "+f"(s[2][0]), "+f"(s[2][1]), "+f"(s[2][2]), "+f"(s[2][3]),
+          "+f"(s[3][0]), "+f"(s[3][1]), "+f"(s[3][2]), "+f"(s[3][3]), "+f"(s[4][0]), "+f"(s[4][1]),
+          "+f"(s[4][2]), "+f"(s[4][3]), "+f"(s[5][0]), "+f"(s[5][1]), "+f"(s[5][2]), "+f"(s[5][3]),
+          "+f"(s[6][0]), "+f"(s[6][1]), "+f"(s[6][2]), "+f"(s[6][3]), "+f"(s[7][0]), "+f"(s[7][1]),
+          "+f"(s[7][2]), "+f"(s[7][3])
+        : "l"(left), "l"(right), "r"(adds ? 1 : 0));
+  } else {
+    asm volatile(
+        "{ .reg .pred adds; setp.ne.b32 adds, %34, 0; "
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" DC_GROUP_SUMS
+        "}, %32, %33, adds, 1, 1, 0, 0; }"
+        : "+f"(s[0][0]), "+f"(s[0][1]), "+f"(s[0][2]), "+f"(s[0][3]), "+f"(s[1][0]), "+f"(s[1][1]),
+          "+f"(s[1][2]), "+f"(s[1][3]), "+f"(s[2][0]), "+f"(s[2][1]), "+f"(s[2][2]), "+f"(s[2][3]),
+          "+f"(s[3][0]), "+f"(s[3][1]), "+f"(s[3][2]), "+f"(s[3][3]), "+f"(s[4][0]), "+f"(s[4][1]),
+          "+f"(s[4][2]), "+f"(s[4][3]), "+f"(s[5][0]), "+f"(s[5][1]), "+f"(s[5][2]), "+f"(s[5][3]),
+          "+f"(s[6][0]), "+f"(s[6][1]), "+f"(s[6][2]), "+f"(s[6][3]), "+f"(s[7][0]), "+f"(s[7][1]),
+          "+f"(s[7][2]), "+f"(s[7][3])
+        : "l"(left), "l"(right), "r"(adds ? 1 : 0));
+  }
+}
+// sums += left right: `right` has a row for each term.
+template <typename T>
+inline void begin_product(float (&s)[8][4], const uint32_t (&left)[4], MatrixPlace right) {
+  if constexpr (scalar::kSame<T, scalar::BF16>) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" DC_GROUP_SUMS
+                 "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
+                 : "+f"(s[0][0]), "+f"(s[0][1]), "+f"(s[0][2]), "+f"(s[0][3]), "+f"(s[1][0]),
+                   "+f"(s[1][1]), "+f"(s[1][2]), "+f"(s[1][3]), "+f"(s[2][0]), "+f"(s[2][1]),
+                   "+f"(s[2][2]), "+f"(s[2][3]), "+f"(s[3][0]), "+f"(s[3][1]), "+f"(s[3][2]),
+                   "+f"(s[3][3]), "+f"(s[4][0]), "+f"(s[4][1]), "+f"(s[4][2]), "+f"(s[4][3]),
+                   "+f"(s[5][0]), "+f"(s[5][1]), "+f"(s[5][2]), "+f"(s[5][3]), "+f"(s[6][0]),
+                   "+f"(s[6][1]), "+f"(s[6][2]), "+f"(s[6][3]), "+f"(s[7][0]), "+f"(s[7][1]),
+                   "+f"(s[7][2]), "+f"(s[7][3])
+                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right));
+  } else {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" DC_GROUP_SUMS
+                 "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
+                 : "+f"(s[0][0]), "+f"(s[0][1]), "+f"(s[0][2]), "+f"(s[0][3]), "+f"(s[1][0]),
+                   "+f"(s[1][1]), "+f"(s[1][2]), "+f"(s[1][3]), "+f"(s[2][0]), "+f"(s[2][1]),
+                   "+f"(s[2][2]), "+f"(s[2][3]), "+f"(s[3][0]), "+f"(s[3][1]), "+f"(s[3][2]),
+                   "+f"(s[3][3]), "+f"(s[4][0]), "+f"(s[4][1]), "+f"(s[4][2]), "+f"(s[4][3]),
+                   "+f"(s[5][0]), "+f"(s[5][1]), "+f"(s[5][2]), "+f"(s[5][3]), "+f"(s[6][0]),
+                   "+f"(s[6][1]), "+f"(s[6][2]), "+f"(s[6][3]), "+f"(s[7][0]), "+f"(s[7][1]),
+                   "+f"(s[7][2]), "+f"(s[7][3])
+                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right));
+  }
+}
+
+// After registers of products have been written, before the first product.
+inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" : : : "memory"); }
+// What was begun since the last call becomes a group.
+inline void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory"); }
+// Waits for all groups but the last kLeft.
+template <int kLeft>
+inline void wait_for_products() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(kLeft) : "memory");
+}
+// What is computed from these registers stays on its side.
+inline void hold(float& number) { asm volatile("" : "+f"(number) : : "memory"); }
+inline void hold(uint32_t& number) { asm volatile("" : "+r"(number) : : "memory"); }
+template <typename Number, int kRows, int kColumns>
+inline void hold(Number (&registers)[kRows][kColumns][4]) {
+#pragma unroll
+  for (int r = 0; r < kRows; ++r)
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) hold(registers[r][c][i]);
+}
+// What the thread has copied can be read by products.
+inline void show_copies() { asm volatile("fence.proxy.async.shared::cta;" : : : "memory"); }
+
+}  // namespace dc::runtime::kernel::cuda
+
+#endif
