@@ -111,6 +111,18 @@ class CudaTest(unittest.TestCase):
                 self.assertEqual(again.numbers(), got.numbers())
                 self.assertEqual(again.tensors(), got.tensors())
 
+    def test_weights_are_drawn_as_on_the_cpu(self):
+        """Masters and copies in bf16, whole and in shards, to the bit: what is saved after a step at a learning rate of 0."""
+        double = environment(DOUBLE_PAUSE_US="0")
+        for options, world, zero in ((("--dtype", "bfloat16"), 1, 0), (("--dtype", "bfloat16"), 2, 3), ((), 2, 1)):
+            with self.subTest(options=options, world=world):
+                model = running.archive("tiny-llama", *options)
+                plan = running.compile_plan(model, world, zero)
+                expected = running.train(plan, "init:7", world, 1, "--lr", "0").tensors()
+                got = running.train(plan, "init:7", world, 1, "--lr", "0", *CUDA, environment=double).tensors()
+                self.assertEqual(got, expected)
+                self.assertNotEqual(running.train(plan, "init:8", world, 1, "--lr", "0").tensors(), expected)
+
     def test_images_experts_and_recurrences_train_as_on_the_cpu(self):
         """Convolutions, batch norms, pooling; choices of experts; an LSTM; sorted hashes. Equal bits again without a graph."""
         cases = {"small-vgg19": 2e-5, "resnet18": 2e-4, "tiny-mixtral": 2e-5, "small-rnnlm": 2e-5, "small-reformer": 2e-5}
