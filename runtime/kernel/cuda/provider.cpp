@@ -31,6 +31,19 @@ class Provider final : public KernelProvider {
     return made(call, instruction, addresses);
   }
 
+  // Kernels are compiled. Products are not made twice.
+  void prepare_ahead(std::span<const plan::Instruction* const> instructions,
+                     const AddressMap& addresses) override {
+    for (const plan::Instruction* const instruction : instructions) {
+      native::Call call(*instruction, addresses, nullptr);
+      if (is_of_streams(call) || is_product(call.op())) continue;
+      if (!open_workshop().ok()) return;
+      workshop_->begin_listing();
+      (void)made(call, *instruction, addresses);
+    }
+    if (workshop_ != nullptr) workshop_->compile_listed();
+  }
+
   // By making it: what kernels need beyond their operands is known then.
   base::Result<int64_t> measure_scratch(const plan::Instruction& instruction,
                                         const AddressMap& addresses) override {

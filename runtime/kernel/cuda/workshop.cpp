@@ -4,6 +4,7 @@
 
 #include "runtime/kernel/cuda/block.h"
 #include "src/base/cache_directory.h"
+#include "src/base/on_all_cores.h"
 #include "src/base/units.h"
 
 namespace dc::runtime::kernel::cuda {
@@ -58,9 +59,12 @@ Result<std::unique_ptr<Workshop>> Workshop::open(CudaDevice& device) {
   int version = 0;
   (void)device.driver().driver_version(&version);
   DC_ASSIGN_OR_RETURN(Nvrtc nvrtc, Nvrtc::open(version));
-  return std::unique_ptr<Workshop>(new Workshop(
-      device, KernelCompiler(std::move(nvrtc), device.architecture(), base::cache_directory())));
+  return std::unique_ptr<Workshop>(new Workshop(device, std::move(nvrtc)));
 }
+
+Workshop::Workshop(CudaDevice& device, Nvrtc nvrtc)
+    : device_(device),
+      compiler_(std::move(nvrtc), device.architecture(), base::cache_directory()) {}
 
 Workshop::~Workshop() {
   device_.use();
@@ -69,7 +73,12 @@ Workshop::~Workshop() {
 
 Result<device::cuda::Module> Workshop::module(const KernelSource& source) {
   if (const auto found = modules_.find(source.text); found != modules_.end()) return found->second;
-  DC_ASSIGN_OR_RETURN(const std::string code, compiler_.compile(source));
+  std::string code;
+  if (const auto ready = compiled_.find(source.text); ready != compiled_.end()) {
+    code = std::move(compiled_.extract(ready).mapped());
+  } else {
+    DC_ASSIGN_OR_RETURN(code, compiler_.compile(source));
+  }
   device_.use();
   device::cuda::Module module = nullptr;
   const int failed = device_.driver().load_module(&module, code.data());
@@ -81,6 +90,10 @@ Result<device::cuda::Module> Workshop::module(const KernelSource& source) {
 
 Result<Launch> Workshop::launch(const KernelSource& source, unsigned blocks,
                                 std::span<const std::byte> parameters) {
+  if (lists_) {
+    if (!modules_.contains(source.text)) listed_.emplace(source.text, source);
+    return Launch();
+  }
   DC_ASSIGN_OR_RETURN(const device::cuda::Module module, this->module(source));
   Launch made{nullptr, blocks, {parameters.begin(), parameters.end()}, "kernel " + source.name};
   const int failed = device_.driver().get_function(&made.function, module, source.name.c_str());
@@ -99,12 +112,31 @@ void Workshop::begin_kernel(std::byte* planned, int64_t bytes) {
   planned_ = planned;
   planned_bytes_ = bytes;
   asked_bytes_ = 0;
-  measures_ = false;
+  measures_ = lists_ = false;
 }
 
 void Workshop::begin_measurement() {
   begin_kernel(nullptr, 0);
   measures_ = true;
+}
+
+void Workshop::begin_listing() {
+  begin_measurement();
+  lists_ = true;
+}
+
+void Workshop::compile_listed() {
+  std::vector<const KernelSource*> sources;
+  for (const auto& [text, source] : listed_) sources.push_back(&source);
+  std::vector<std::string> codes(sources.size());
+  (void)base::on_all_cores(static_cast<int64_t>(sources.size()), [&](int64_t i) -> Status {
+    const auto at = static_cast<size_t>(i);
+    DC_ASSIGN_OR_RETURN(codes[at], compiler_.compile(*sources[at]));
+    return {};
+  });
+  for (size_t i = 0; i < sources.size(); ++i)
+    if (!codes[i].empty()) compiled_[sources[i]->text] = std::move(codes[i]);
+  listed_.clear();
 }
 
 std::byte* Workshop::planned_scratch(int64_t bytes) {
