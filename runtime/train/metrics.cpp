@@ -46,6 +46,10 @@ void write_header(JsonWriter& json, const RunFacts& facts) {
   json.end_object();
   json.field("repairs", facts.providers.repairs);
   json.field("weights", facts.weights).field("data", facts.data).field("save", facts.save);
+  json.key("start").begin_object();
+  json.field("files_ms", facts.start.files_ms).field("memory_ms", facts.start.memory_ms);
+  json.field("kernels_ms", facts.start.kernels_ms).field("weights_ms", facts.start.weights_ms);
+  json.end_object();
   json.end_object();
 }
 

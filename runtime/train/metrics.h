@@ -14,6 +14,14 @@
 
 namespace dc::runtime::train {
 
+// What this rank did before step 1 took so long.
+struct StartTimes {
+  double files_ms = 0;    // opening data and weights, and memory outside of the device
+  double memory_ms = 0;   // of the device
+  double kernels_ms = 0;  // preparing the plan
+  double weights_ms = 0;  // filling the state
+};
+
 struct RunFacts {
   std::string plan_digest, plan_name, chain;
   int world = 1, threads = 1, accumulation = 1;
@@ -24,6 +32,7 @@ struct RunFacts {
   int64_t save_bytes = 0;               // host memory for copies of the state, per rank
   exec::Executor::ProviderCounts providers;
   std::string weights, data, save;  // as they were given
+  StartTimes start;
 };
 
 struct StepFacts {
