@@ -91,7 +91,9 @@ Result<device::cuda::Module> Workshop::module(const KernelSource& source) {
 Result<Launch> Workshop::launch(const KernelSource& source, unsigned blocks,
                                 std::span<const std::byte> parameters) {
   if (lists_) {
-    if (!modules_.contains(source.text)) listed_.emplace(source.text, source);
+    const bool is_known = modules_.contains(source.text) ||
+                          std::ranges::count(listed_, source.text, &KernelSource::text) > 0;
+    if (!is_known) listed_.push_back(source);
     return Launch();
   }
   DC_ASSIGN_OR_RETURN(const device::cuda::Module module, this->module(source));
@@ -126,16 +128,14 @@ void Workshop::begin_listing() {
 }
 
 void Workshop::compile_listed() {
-  std::vector<const KernelSource*> sources;
-  for (const auto& [text, source] : listed_) sources.push_back(&source);
-  std::vector<std::string> codes(sources.size());
-  (void)base::on_all_cores(static_cast<int64_t>(sources.size()), [&](int64_t i) -> Status {
+  std::vector<std::string> codes(listed_.size());
+  (void)base::on_all_cores(static_cast<int64_t>(listed_.size()), [&](int64_t i) -> Status {
     const auto at = static_cast<size_t>(i);
-    DC_ASSIGN_OR_RETURN(codes[at], compiler_.compile(*sources[at]));
+    DC_ASSIGN_OR_RETURN(codes[at], compiler_.compile(listed_[at]));
     return {};
   });
-  for (size_t i = 0; i < sources.size(); ++i)
-    if (!codes[i].empty()) compiled_[sources[i]->text] = std::move(codes[i]);
+  for (size_t i = 0; i < listed_.size(); ++i)
+    if (!codes[i].empty()) compiled_[listed_[i].text] = std::move(codes[i]);
   listed_.clear();
 }
 

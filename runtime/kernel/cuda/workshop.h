@@ -77,7 +77,7 @@ class Workshop {
 
   device::CudaDevice& device_;
   KernelCompiler compiler_;
-  std::map<std::string, KernelSource> listed_;                                     // by text
+  std::vector<KernelSource> listed_;                                               // each text once
   std::map<std::string, std::string> compiled_;                                    // by text
   std::map<std::string, device::cuda::Module> modules_;                            // by text
   std::map<int32_t, std::vector<std::unique_ptr<device::DeviceMemory>>> scratch_;  // by stream
