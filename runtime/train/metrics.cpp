@@ -67,6 +67,7 @@ void write_step(JsonWriter& json, const StepFacts& facts, bool several_hosts) {
   json.field("step", facts.step).field("epoch", facts.epoch).field("loss", facts.loss);
   json.field("grad_norm", facts.grad_norm).field("lr", facts.lr).field("tokens", facts.tokens);
   json.field("step_ms", facts.step_ms);
+  if (facts.host_ms) json.field("host_ms", *facts.host_ms);
   json.field("collective_ms", facts.collective_ms).field("exposed_ms", facts.exposed_ms);
   write_wire(json, facts.wire, several_hosts);
   json.end_object();

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "runtime/exec/executor.h"
@@ -41,6 +42,9 @@ struct StepFacts {
   double loss = 0, grad_norm = 0, lr = 0;
   int64_t tokens = 0;  // of this step, over all ranks; samples where the model reads no tokens
   double step_ms = 0;
+  // Between the account of the step before and this one's the host did not wait for the device so
+  // long; nothing where its cores are the device.
+  std::optional<double> host_ms;
   double collective_ms = 0;  // of this rank in collectives, over all streams; waiting included
   double exposed_ms = 0;     // of it compute waited; the rest was hidden behind kernels
   // Bytes this rank sent since the last step's account. What goes on into the next step counts

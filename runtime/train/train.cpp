@@ -294,6 +294,8 @@ class Session {
     outcome.steps = start_.step;
     DC_ASSIGN_OR_RETURN(outcome.stopped, comm::any_rank(control_, stop_requested()));
     sent_before_ = executor_->traffic();
+    waited_before_ns_ = executor_->waited_ns();
+    account_ = Clock::now();
     while (!outcome.stopped && outcome.steps < options_.steps) {
       DC_ASSIGN_OR_RETURN(const StepResult result, one_step(loop, outcome.steps));
       if (!result.finite) return not_finite(loop, outcome.steps);
@@ -367,9 +369,22 @@ class Session {
     facts.exposed_ms = milliseconds(spent_so_far.exposed_ns - spent_before_.exposed_ns);
     sent_before_ = sent;
     spent_before_ = spent_so_far;
+    facts.host_ms = host_ms();
     report_.step(facts);
     add_metrics(facts);
     return result;
+  }
+
+  // Since the account of the step before; evaluations and saves between are part of it.
+  std::optional<double> host_ms() {
+    if (job_.device().kind() != base::DeviceKind::Cuda) return std::nullopt;
+    const auto now = Clock::now();
+    const int64_t waited_ns = executor_->waited_ns();
+    const std::chrono::nanoseconds busy =
+        now - account_ - std::chrono::nanoseconds(waited_ns - waited_before_ns_);
+    account_ = now;
+    waited_before_ns_ = waited_ns;
+    return milliseconds(busy.count());
   }
 
   // A file of figures that takes no more costs no work: the run ends after the next step, with its
@@ -473,6 +488,8 @@ class Session {
   comm::Traffic sent_before_;
   int64_t across_hosts_ = 0;  // bytes that this rank sent to other hosts in its steps
   exec::Executor::CommunicationTime spent_before_;
+  int64_t waited_before_ns_ = 0;
+  Clock::time_point account_;  // when it ended
 };
 
 }  // namespace

@@ -83,6 +83,8 @@ class CudaTest(unittest.TestCase):
                     for one, other in zip(expected.steps, got.steps, strict=True):
                         self.assertAlmostEqual(one[name], other[name], delta=2e-5 * abs(one[name]))
                 self.assertEqual([row["wire_bytes"] for row in got.steps], [row["wire_bytes"] for row in expected.steps])
+                self.assertTrue(all(row["host_ms"] > 0 for row in got.steps) and "host_ms" not in expected.steps[0])
+                self.assertEqual(set(got.header["start"]), {"files_ms", "memory_ms", "kernels_ms", "weights_ms"})
                 again = self.train(plan, world, *CUDA, "--no-graph", "--poison")
                 self.assertEqual(again.numbers(), got.numbers())
                 self.assertEqual(again.tensors(), got.tensors())
