@@ -11,6 +11,11 @@ bool StateMemory::is_on_disk(int32_t tensor) const {
   return memory::space_of(*plan_, tensor) == plan::Space::Disk;
 }
 
+std::optional<kernel::BoundTensor> StateMemory::on_device(int32_t tensor) const {
+  if (memory::space_of(*plan_, tensor) != plan::Space::Device) return std::nullopt;
+  return bind_(tensor);
+}
+
 Status StateMemory::read(int32_t tensor, int64_t first, int64_t count, std::byte* out) const {
   const int64_t bytes = base::byte_size(plan_->tensors[static_cast<size_t>(tensor)].dtype);
   if (is_on_disk(tensor)) {

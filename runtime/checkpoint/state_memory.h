@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "runtime/device/device.h"
 #include "runtime/kernel/kernel.h"
@@ -19,13 +20,15 @@ class StateMemory {
 
   // `bind`: addresses of the device's and the host's tensors. `disk`: where the plan's state on
   // disk lies, if there is any. Plan, device and disk must outlive it. While no step runs, on one
-  // thread.
+  // thread; what does not lie on disk may be written by several.
   StateMemory(const plan::Plan& plan, device::Device& device, TensorBinder bind,
               memory::DiskSpace* disk)
       : plan_(&plan), device_(&device), bind_(std::move(bind)), disk_(disk) {}
 
   device::Device& device() const { return *device_; }
   bool is_on_disk(int32_t tensor) const;
+  // A tensor in the device's memory; nothing if it is elsewhere.
+  std::optional<kernel::BoundTensor> on_device(int32_t tensor) const;
   // Elements [first, first + count) of a tensor in row-major order, side by side at `out` or
   // `from`, in the tensor's dtype.
   base::Status read(int32_t tensor, int64_t first, int64_t count, std::byte* out) const;

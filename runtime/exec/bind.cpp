@@ -29,6 +29,7 @@ class Binding {
     for (size_t s = 0; s < std::max<size_t>(plan_.streams.size(), 1); ++s) {
       bound_.streams_.push_back(bound_.device_.make_stream());
     }
+    prepare_ahead();
     for (size_t p = 0; p < plan_.programs.size(); ++p) {
       DC_RETURN_IF_ERROR(add_program(static_cast<int32_t>(p)));
     }
@@ -121,6 +122,17 @@ class Binding {
   Status enough_threads() const {
     if (plan_.threads == 1) return base::ok_status();
     return base::try_threads(2 * (plan_.threads - 1) + static_cast<int>(plan_.streams.size()));
+  }
+
+  void prepare_ahead() {
+    std::vector<const plan::Instruction*> kernels;
+    for (const plan::Program& program : plan_.programs) {
+      for (const plan::Instruction& in : program.instructions) {
+        if (in.kind == plan::InstructionKind::Kernel && in.provider != plan::Provider::Aten)
+          kernels.push_back(&in);
+      }
+    }
+    bound_.native_->prepare_ahead(kernels, bound_.addresses_);
   }
 
   Status add_program(int32_t id) {

@@ -30,6 +30,8 @@ class PlanExecutor final : public Executor {
   kernel::BoundTensor tensor(int32_t id) const override { return bound_->tensor(id); }
   device::Device& device() const override { return bound_->device(); }
   void observe(Observer observer) override { issuer_->observe(std::move(observer)); }
+  device::Stream& compute() const override { return bound_->stream(0); }
+  void at_end_of_runs(AtEnd at_end) override { issuer_->at_end_of_runs(std::move(at_end)); }
   Status run(int32_t program) override { return issuer_->run(program); }
   base::Result<std::vector<int64_t>> time(int32_t program) override {
     DC_ASSIGN_OR_RETURN(const ProgramTimes* times, timed(program, ProgramTimes::Of::Instructions));
@@ -42,6 +44,7 @@ class PlanExecutor final : public Executor {
   Status finish() override { return issuer_->finish(); }
   comm::Traffic traffic() const override { return bound_->traffic(); }
   CommunicationTime communication_time() const override { return issuer_->communication_time(); }
+  int64_t waited_ns() const override { return issuer_->waited_ns(); }
   ProviderCounts counts() const override { return bound_->counts(); }
   const kernel::MissingScratch& missing_scratch() const override {
     return bound_->missing_scratch();

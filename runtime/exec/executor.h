@@ -41,6 +41,12 @@ class Executor {
   // Called on the compute stream after compute instruction `index` of `program` completed.
   using Observer = std::function<base::Status(int32_t program, int32_t index)>;
   virtual void observe(Observer observer) = 0;  // empty: none; costs nothing when empty
+  // Compute's stream: what is issued to it between runs comes before the next.
+  virtual device::Stream& compute() const = 0;
+  // Called in each run with compute's stream when all is issued, before the host waits: for copies
+  // of what the host reads afterwards.
+  using AtEnd = std::function<void(device::Stream& compute)>;
+  virtual void at_end_of_runs(AtEnd at_end) = 0;
   // Runs one program of the step once. No allocation outside aten kernels, no lookup by name, no
   // logging. After a failure on any stream every later call returns the same failure.
   // Collectives that a later run waits for may still be under way when it returns.
@@ -61,6 +67,9 @@ class Executor {
     int64_t exposed_ns = 0;  // compute waited: for other streams, or in collectives on its stream
   };
   virtual CommunicationTime communication_time() const = 0;  // between runs
+  // How long the host waited for the device, since prepare; 0 where the host's cores are the
+  // device.
+  virtual int64_t waited_ns() const = 0;
   struct ProviderCounts {
     int aten = 0, native = 0, fused = 0, collectives = 0, copies = 0;
     int64_t repairs = 0;

@@ -16,11 +16,13 @@ class Issuer {
   virtual ~Issuer() = default;
   // As Executor's functions of these names.
   virtual void observe(Executor::Observer observer) = 0;
+  virtual void at_end_of_runs(Executor::AtEnd at_end) = 0;
   virtual base::Status run(int32_t program) = 0;
   // Runs from now on write them, each of one program; null: they write none.
   virtual void write_times(ProgramTimes* times) = 0;
   virtual base::Status finish() = 0;
   virtual Executor::CommunicationTime communication_time() const = 0;
+  virtual int64_t waited_ns() const = 0;
 };
 
 // For devices whose streams are the threads that issue to them: compute's commands are issued by

@@ -1,3 +1,4 @@
+#include <chrono>
 #include <map>
 #include <utility>
 #include <vector>
@@ -54,6 +55,7 @@ class StreamIssuer final : public Issuer {
 
   void observe(Executor::Observer observer) override { observer_ = std::move(observer); }
   void write_times(ProgramTimes* times) override { times_ = times; }
+  void at_end_of_runs(Executor::AtEnd at_end) override { at_end_ = std::move(at_end); }
 
   Status run(int32_t program) override {
     if (failure_.happened()) return failure_.status();
@@ -64,7 +66,8 @@ class StreamIssuer final : public Issuer {
     was_graph_ = as_graph;
     ++what.runs;
     DC_RETURN_IF_ERROR(as_graph ? launch(program, what.runs) : issue_all(program, what.runs));
-    return what.leaves_running ? finish(0) : finish();
+    if (at_end_) at_end_(bound_.stream(0));
+    return as_graph || what.leaves_running ? finish(0) : finish();
   }
 
   Status finish() override {
@@ -74,11 +77,14 @@ class StreamIssuer final : public Issuer {
 
   // One rank: nothing to wait for.
   Executor::CommunicationTime communication_time() const override { return {}; }
+  int64_t waited_ns() const override { return waited_.count(); }
 
  private:
   // A collective that was ended before its time leaves its stream without an error.
   Status finish(size_t stream) {
+    const auto begin = std::chrono::steady_clock::now();
     Status status = bound_.stream(stream).drain();
+    waited_ += std::chrono::steady_clock::now() - begin;
     if (status.ok()) status = bound_.collectives_health();
     return status.ok() ? failure_.status() : fail(std::move(status));
   }
@@ -150,6 +156,8 @@ class StreamIssuer final : public Issuer {
 
   BoundPlan& bound_;
   Executor::Observer observer_;
+  Executor::AtEnd at_end_;
+  std::chrono::nanoseconds waited_{0};
   RunFailure failure_;
   std::vector<std::vector<Issue>> programs_;
   std::vector<device::Stream*> streams_;

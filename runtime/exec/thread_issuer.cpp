@@ -53,6 +53,7 @@ class ThreadIssuer final : public Issuer {
 
   void observe(Executor::Observer observer) override { observer_ = std::move(observer); }
   void write_times(ProgramTimes* times) override { times_of_run_ = times; }
+  void at_end_of_runs(Executor::AtEnd at_end) override { at_end_ = std::move(at_end); }
 
   Status run(int32_t program) override {
     BoundProgram& what = bound_.program(program);
@@ -63,6 +64,7 @@ class ThreadIssuer final : public Issuer {
         if (!what.commands[s].empty()) threads_[s]->submit(*queues[s]);
       }
       queues[0]->run();
+      if (at_end_) at_end_(bound_.stream(0));
       if (!what.leaves_running) wait_for_streams(program);
     }
     return failure_.status();
@@ -73,6 +75,7 @@ class ThreadIssuer final : public Issuer {
     return failure_.status();
   }
 
+  int64_t waited_ns() const override { return 0; }  // the host is the device
   Executor::CommunicationTime communication_time() const override {
     Executor::CommunicationTime sum;
     for (const StreamTime& time : times_) {
@@ -143,6 +146,7 @@ class ThreadIssuer final : public Issuer {
   BoundPlan& bound_;
   TraceRecorder* trace_;
   Executor::Observer observer_;
+  Executor::AtEnd at_end_;
   ProgramTimes* times_of_run_ = nullptr;  // compute's
   RunFailure failure_;
   std::vector<StreamTime> times_;                            // by stream, written by its thread

@@ -1,5 +1,7 @@
 #include "runtime/kernel/host_transfer.h"
 
+#include <algorithm>
+
 #include "runtime/kernel/elements.h"
 #include "src/base/shape.h"
 
@@ -7,9 +9,8 @@ namespace dc::runtime::kernel {
 namespace {
 
 // Bytes from the first element to the end of the last one.
-size_t extent_bytes(const BoundTensor& tensor) {
-  return static_cast<size_t>(base::extent(tensor.sizes, tensor.strides) *
-                             base::byte_size(tensor.dtype));
+int64_t extent_bytes(const BoundTensor& tensor) {
+  return base::extent(tensor.sizes, tensor.strides) * base::byte_size(tensor.dtype);
 }
 
 }  // namespace
@@ -48,16 +49,42 @@ HostCopy::HostCopy(device::Device& device, const BoundTensor& tensor)
     : device_(&device),
       there_(static_cast<std::byte*>(tensor.data)),
       bytes_(extent_bytes(tensor)),
+      own_(static_cast<size_t>(bytes_)),
       host_(tensor) {
-  host_.data = bytes_.data();
+  host_.data = own_.data();
+}
+
+HostCopy::HostCopy(device::Device& device, const BoundTensor& tensor,
+                   std::unique_ptr<device::DeviceMemory> memory)
+    : device_(&device),
+      there_(static_cast<std::byte*>(tensor.data)),
+      bytes_(extent_bytes(tensor)),
+      reachable_(std::move(memory)),
+      host_(tensor) {
+  host_.data = reachable_->base();
+}
+
+base::Result<HostCopy> HostCopy::for_streams(device::Device& device, const BoundTensor& tensor) {
+  const int64_t bytes = extent_bytes(tensor);
+  DC_ASSIGN_OR_RETURN(auto memory, device.allocate_host(std::max<int64_t>(bytes, 1)));
+  std::fill_n(memory->base(), bytes, std::byte{});
+  return HostCopy(device, tensor, std::move(memory));
 }
 
 void HostCopy::upload(int64_t first, int64_t bytes) const {
-  device_->upload(there_ + first, {bytes_.data() + first, static_cast<size_t>(bytes)});
+  device_->upload(there_ + first, {here() + first, static_cast<size_t>(bytes)});
 }
 
 void HostCopy::download(int64_t first, int64_t bytes) {
-  device_->download({bytes_.data() + first, static_cast<size_t>(bytes)}, there_ + first);
+  device_->download({here() + first, static_cast<size_t>(bytes)}, there_ + first);
+}
+
+void HostCopy::upload(device::Stream& stream, int64_t first, int64_t bytes) const {
+  stream.copy(there_ + first, here() + first, bytes);
+}
+
+void HostCopy::download(device::Stream& stream, int64_t first, int64_t bytes) const {
+  stream.copy(here() + first, there_ + first, bytes);
 }
 
 }  // namespace dc::runtime::kernel

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "runtime/device/device.h"
@@ -21,6 +22,8 @@ void download_elements(device::Device& device, const BoundTensor& tensor, int64_
 class HostCopy {
  public:
   HostCopy(device::Device& device, const BoundTensor& tensor);  // zeros; nothing moves yet
+  // The same in memory that the device's streams reach. OutOfMemory (80).
+  static base::Result<HostCopy> for_streams(device::Device& device, const BoundTensor& tensor);
   HostCopy(HostCopy&&) = default;
   HostCopy& operator=(HostCopy&&) = default;
 
@@ -34,12 +37,22 @@ class HostCopy {
   // A range of its bytes.
   void upload(int64_t first, int64_t bytes) const;
   void download(int64_t first, int64_t bytes);
-  int64_t bytes() const { return static_cast<int64_t>(bytes_.size()); }
+  // By streams, if it is for them: the host leaves these bytes alone until the stream has come
+  // there.
+  void upload(device::Stream& stream, int64_t first, int64_t bytes) const;
+  void download(device::Stream& stream, int64_t first, int64_t bytes) const;
+  int64_t bytes() const { return bytes_; }
 
  private:
+  HostCopy(device::Device& device, const BoundTensor& tensor,
+           std::unique_ptr<device::DeviceMemory> memory);
+  std::byte* here() const { return as<std::byte>(); }
+
   device::Device* device_;
   std::byte* there_;
-  std::vector<std::byte> bytes_;
+  int64_t bytes_;
+  std::vector<std::byte> own_;                       // or
+  std::unique_ptr<device::DeviceMemory> reachable_;  // where streams reach it
   BoundTensor host_;
 };
 

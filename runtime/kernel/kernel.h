@@ -78,6 +78,9 @@ class KernelProvider {
   // scratch than planned.
   virtual base::Result<std::unique_ptr<Kernel>> prepare(const plan::Instruction& instruction,
                                                         const AddressMap& addresses) = 0;
+  // What takes long in preparing these instructions, done on all cores before. What fails is for
+  // prepare() to tell.
+  virtual void prepare_ahead(std::span<const plan::Instruction* const>, const AddressMap&) {}
   // Bytes of scratch the instruction's kernel needs on this CPU or GPU, for the profile: measured
   // by running it once on separate memory, where it cannot say so itself.
   virtual base::Result<int64_t> measure_scratch(const plan::Instruction& instruction,

@@ -1,3 +1,6 @@
+#include <optional>
+
+#include "runtime/kernel/drawing.h"
 #include "runtime/kernel/elements.h"
 #include "runtime/train/random.h"
 #include "runtime/train/weights.h"
@@ -15,37 +18,60 @@ using base::Status;
 class DrawnElements final : public ElementSource {
  public:
   DrawnElements(const plan::Initializer& rule, const std::vector<int64_t>& sizes, uint64_t key)
-      : rule_(rule), key_(key) {
+      : constant_(constant_of(rule)) {
+    what_.key = key;
+    if (rule.kind == plan::InitKind::Normal) {
+      what_.kind = kernel::DrawKind::Normal;
+      what_.base = static_cast<float>(rule.a);
+      what_.scale = static_cast<float>(rule.b);
+    } else if (rule.kind == plan::InitKind::Uniform) {
+      what_.kind = kernel::DrawKind::Uniform;
+      what_.base = static_cast<float>(rule.a);
+      what_.scale = static_cast<float>(rule.b - rule.a);
+    }
     if (rule.zero_row < 0) return;
     int64_t row = 1;
     for (size_t i = 1; i < sizes.size(); ++i) row *= sizes[i];
-    zeros_begin_ = rule.zero_row * row;
-    zeros_end_ = zeros_begin_ + row;
+    what_.zeros_begin = rule.zero_row * row;
+    what_.zeros_end = what_.zeros_begin + row;
   }
 
   Status read(int64_t first, int64_t count, DType through, DType to, void* out) const override {
+    const std::optional<kernel::Drawing> what = drawing(through);
+    if (what) {
+      kernel::draw_elements(*what, first, count, through, to, out);
+      return base::ok_status();
+    }
+    uint64_t rounded = 0, zero = 0;
+    kernel::store_real(through, &rounded, constant_);
     auto* data = static_cast<std::byte*>(out);
-    const int64_t bytes = base::byte_size(to);
-    for (int64_t i = 0; i < count; ++i, data += bytes) {
-      uint64_t rounded = 0;
-      const bool zero = first + i >= zeros_begin_ && first + i < zeros_end_;
-      kernel::store_real(through, &rounded, zero ? 0 : draw(static_cast<uint64_t>(first + i)));
-      kernel::convert(through, &rounded, to, to, data, 1);
+    for (int64_t i = first; i < first + count; ++i, data += base::byte_size(to)) {
+      const bool is_zero = i >= what_.zeros_begin && i < what_.zeros_end;
+      kernel::convert(through, is_zero ? &zero : &rounded, to, to, data, 1);
     }
     return base::ok_status();
   }
 
+  // Constants of types whose numbers may be no floats are not drawn.
+  std::optional<kernel::Drawing> drawing(DType through) const override {
+    if (what_.kind != kernel::DrawKind::Constant) return what_;
+    if (!base::is_floating(through) || base::byte_size(through) > 4) return std::nullopt;
+    uint32_t rounded = 0;
+    kernel::store_real(through, &rounded, constant_);
+    kernel::Drawing what = what_;
+    what.base = static_cast<float>(kernel::load_real(through, &rounded));
+    return what;
+  }
+
  private:
-  double draw(uint64_t index) const {
-    switch (rule_.kind) {
-      case plan::InitKind::Normal:
-        return rule_.a + rule_.b * draw_normal(key_, index);
-      case plan::InitKind::Uniform:
-        return rule_.a + (rule_.b - rule_.a) * draw_uniform(key_, index);
+  static double constant_of(const plan::Initializer& rule) {
+    switch (rule.kind) {
       case plan::InitKind::Ones:
         return 1;
       case plan::InitKind::Constant:
-        return rule_.a;
+        return rule.a;
+      case plan::InitKind::Normal:
+      case plan::InitKind::Uniform:
       case plan::InitKind::Zeros:
       case plan::InitKind::Unknown:
         return 0;  // unknown rules are refused before
@@ -53,9 +79,8 @@ class DrawnElements final : public ElementSource {
     return 0;
   }
 
-  plan::Initializer rule_;
-  uint64_t key_;
-  int64_t zeros_begin_ = 0, zeros_end_ = 0;  // elements of the row that is not drawn
+  double constant_;
+  kernel::Drawing what_;
 };
 
 }  // namespace

@@ -30,7 +30,7 @@ Result<kernel::HostCopy> copy_of(const plan::Plan& plan, const exec::Executor& e
       !kernel::ElementWalk(tensor.sizes, tensor.strides).contiguous()) {
     return incomplete(what);
   }
-  return kernel::HostCopy(executor.device(), tensor);
+  return kernel::HostCopy::for_streams(executor.device(), tensor);
 }
 
 constexpr int64_t kCell = sizeof(double);
@@ -59,13 +59,17 @@ Result<Loop> Loop::create(const plan::Plan& plan, exec::Executor& executor, Data
   DC_ASSIGN_OR_RETURN(
       kernel::HostCopy hyperparameters,
       copy(plan.hyperparameters, hyperparameter_count(plan.optimizer), "hyperparameters"));
-  DC_ASSIGN_OR_RETURN(kernel::HostCopy scalars,
+  DC_ASSIGN_OR_RETURN(kernel::HostCopy own_scalars,
                       copy(plan.scalars, base::kScalarFinite + trainable, "scalars"));
+  // Runs may follow the loop.
+  const auto scalars = std::make_shared<kernel::HostCopy>(std::move(own_scalars));
+  executor.at_end_of_runs([scalars](device::Stream& compute) {
+    scalars->download(compute, 0, base::kScalarFinite * kCell);
+  });
   DC_ASSIGN_OR_RETURN(kernel::HostCopy table, copy(plan.table, plan.world() * columns, "table"));
   DC_ASSIGN_OR_RETURN(kernel::HostCopy loss_sum, copy(plan.loss_sum, 1, "loss sum"));
-  Loop loop(
-      plan, executor, data, settings, rank,
-      {std::move(hyperparameters), std::move(scalars), std::move(table), std::move(loss_sum)});
+  Loop loop(plan, executor, data, settings, rank,
+            {std::move(hyperparameters), scalars, std::move(table), std::move(loss_sum)});
   loop.columns_ = columns;
   loop.trainable_ = trainable;
   if (plan.rng >= 0) {
@@ -75,38 +79,44 @@ Result<Loop> Loop::create(const plan::Plan& plan, exec::Executor& executor, Data
   }
   for (const plan::Input& input : plan.inputs) {
     const bool scale = input.role == plan::InputRole::LossScale;
-    (scale ? loop.loss_scales_ : loop.inputs_)
-        .emplace_back(executor.device(), executor.tensor(input.tensor));
+    DC_ASSIGN_OR_RETURN(
+        kernel::HostCopy own,
+        kernel::HostCopy::for_streams(executor.device(), executor.tensor(input.tensor)));
+    (scale ? loop.loss_scales_ : loop.inputs_).push_back(std::move(own));
   }
   for (const kernel::HostCopy& input : loop.inputs_) loop.to_fill_.push_back(input.tensor());
   return loop;
 }
 
+// What a step is given follows what it was given before on compute's stream: run() waits for it, so
+// the host's copies may be written again.
 void Loop::write_scalars(int64_t step, bool stop) {
+  device::Stream& compute = executor_->compute();
   fill_hyperparameters(*settings_, step + 1, int64_t{plan_->world()} * plan_->accumulation,
                        copies_.hyperparameters.as<double>());
-  copies_.hyperparameters.upload();
+  copies_.hyperparameters.upload(compute, 0, copies_.hyperparameters.bytes());
   *copies_.loss_sum.as<double>() = 0;
-  copies_.loss_sum.upload(0, kCell);
+  copies_.loss_sum.upload(compute, 0, kCell);
   const int64_t cell = rank_ * columns_ + trainable_ + base::kTableStop;
   copies_.table.as<double>()[cell] = stop || stop_requested() ? 1 : 0;
-  copies_.table.upload(cell * kCell, kCell);
+  copies_.table.upload(compute, cell * kCell, kCell);
 }
 
 Status Loop::run_micro_batch(int64_t step, int64_t micro_batch, int32_t program) {
   DC_RETURN_IF_ERROR(data_->fill(step, micro_batch, to_fill_));
-  for (const kernel::HostCopy& input : inputs_) input.upload();
+  device::Stream& compute = executor_->compute();
+  for (const kernel::HostCopy& input : inputs_) input.upload(compute, 0, input.bytes());
   if (rng_) {
     auto* rng = rng_->as<uint64_t>();
     rng[base::kRngSeed] = settings_->optimizer.seed;
     rng[base::kRngStep] = static_cast<uint64_t>(step);
     rng[base::kRngMicroBatch] = static_cast<uint64_t>(micro_batch);
     rng[base::kRngRank] = static_cast<uint64_t>(rank_);
-    rng_->upload();
+    rng_->upload(compute, 0, rng_->bytes());
   }
   for (const kernel::HostCopy& scale : loss_scales_) {
     kernel::store_real(scale.tensor().dtype, scale.tensor().data, settings_->loss_scale);
-    scale.upload();
+    scale.upload(compute, 0, scale.bytes());
   }
   return executor_->run(program);
 }
@@ -127,9 +137,8 @@ Status Loop::run(int64_t step, bool stop) {
   return base::ok_status();
 }
 
-StepResult Loop::result() {
-  copies_.scalars.download(0, base::kScalarFinite * kCell);
-  const auto* scalars = copies_.scalars.as<double>();
+StepResult Loop::result() const {
+  const auto* scalars = copies_.scalars->as<double>();
   StepResult result;
   result.loss = scalars[base::kScalarLoss];
   result.norm = scalars[base::kScalarNorm];
@@ -169,9 +178,9 @@ bool Loop::updated_in_part(const plan::Parameter& parameter) const {
 }
 
 std::vector<std::string> Loop::updated() {
-  copies_.scalars.download();
+  copies_.scalars->download();
   copies_.table.download();
-  const auto* scalars = copies_.scalars.as<double>();
+  const auto* scalars = copies_.scalars->as<double>();
   std::vector<std::string> names;
   for (const plan::Parameter& parameter : plan_->parameters) {
     if (parameter.trainable_index < 0) continue;

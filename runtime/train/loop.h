@@ -30,7 +30,7 @@ class Loop {
   // Runs step `step` (0 for the first): every program with its inputs.
   // `stop`: this rank asks all to stop after this step, as a signal would.
   base::Status run(int64_t step, bool stop = false);
-  StepResult result();
+  StepResult result() const;  // of the last step
 
   // After a step that was not finite: "loss", or the first parameter in signature order whose
   // gradient is not. Equal on all ranks.
@@ -42,7 +42,9 @@ class Loop {
  private:
   // The host's copies of the tensors that host and update talk through.
   struct Copies {
-    kernel::HostCopy hyperparameters, scalars, table, loss_sum;
+    kernel::HostCopy hyperparameters;
+    std::shared_ptr<kernel::HostCopy> scalars;  // the executor fills its first cells in each run
+    kernel::HostCopy table, loss_sum;
   };
   Loop(const plan::Plan& plan, exec::Executor& executor, DataSource& data,
        const RunSettings& settings, int rank, Copies copies);

@@ -46,6 +46,10 @@ void write_header(JsonWriter& json, const RunFacts& facts) {
   json.end_object();
   json.field("repairs", facts.providers.repairs);
   json.field("weights", facts.weights).field("data", facts.data).field("save", facts.save);
+  json.key("start").begin_object();
+  json.field("files_ms", facts.start.files_ms).field("memory_ms", facts.start.memory_ms);
+  json.field("kernels_ms", facts.start.kernels_ms).field("weights_ms", facts.start.weights_ms);
+  json.end_object();
   json.end_object();
 }
 
@@ -63,6 +67,7 @@ void write_step(JsonWriter& json, const StepFacts& facts, bool several_hosts) {
   json.field("step", facts.step).field("epoch", facts.epoch).field("loss", facts.loss);
   json.field("grad_norm", facts.grad_norm).field("lr", facts.lr).field("tokens", facts.tokens);
   json.field("step_ms", facts.step_ms);
+  if (facts.host_ms) json.field("host_ms", *facts.host_ms);
   json.field("collective_ms", facts.collective_ms).field("exposed_ms", facts.exposed_ms);
   write_wire(json, facts.wire, several_hosts);
   json.end_object();

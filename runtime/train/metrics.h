@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "runtime/exec/executor.h"
@@ -14,6 +15,14 @@
 
 namespace dc::runtime::train {
 
+// What this rank did before step 1 took so long.
+struct StartTimes {
+  double files_ms = 0;    // opening data and weights, and memory outside of the device
+  double memory_ms = 0;   // of the device
+  double kernels_ms = 0;  // preparing the plan
+  double weights_ms = 0;  // filling the state
+};
+
 struct RunFacts {
   std::string plan_digest, plan_name, chain;
   int world = 1, threads = 1, accumulation = 1;
@@ -24,6 +33,7 @@ struct RunFacts {
   int64_t save_bytes = 0;               // host memory for copies of the state, per rank
   exec::Executor::ProviderCounts providers;
   std::string weights, data, save;  // as they were given
+  StartTimes start;
 };
 
 struct StepFacts {
@@ -32,6 +42,9 @@ struct StepFacts {
   double loss = 0, grad_norm = 0, lr = 0;
   int64_t tokens = 0;  // of this step, over all ranks; samples where the model reads no tokens
   double step_ms = 0;
+  // Between the account of the step before and this one's the host did not wait for the device so
+  // long; nothing where its cores are the device.
+  std::optional<double> host_ms;
   double collective_ms = 0;  // of this rank in collectives, over all streams; waiting included
   double exposed_ms = 0;     // of it compute waited; the rest was hidden behind kernels
   // Bytes this rank sent since the last step's account. What goes on into the next step counts

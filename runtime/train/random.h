@@ -2,9 +2,7 @@
 // on no order and no rank.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
-#include <numbers>
 #include <string_view>
 
 namespace dc::runtime::train {
@@ -37,14 +35,6 @@ constexpr uint64_t hash_text(std::string_view text) {
 // In [0, 1), on a grid of 2^-53.
 constexpr double draw_uniform(uint64_t key, uint64_t counter) {
   return static_cast<double>(draw_bits(key, counter) >> 11) * 0x1p-53;
-}
-
-// Standard normal. Draws 2i and 2i + 1 are the two halves of one Box-Muller pair.
-inline double draw_normal(uint64_t key, uint64_t counter) {
-  const uint64_t pair = counter / 2;
-  const double radius = std::sqrt(-2.0 * std::log(1.0 - draw_uniform(key, 2 * pair)));
-  const double angle = 2.0 * std::numbers::pi * draw_uniform(key, 2 * pair + 1);
-  return radius * (counter % 2 == 0 ? std::cos(angle) : std::sin(angle));
 }
 
 // A permutation of [0, size): a four-round Feistel network on the next even number of bits, walked

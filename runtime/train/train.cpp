@@ -39,6 +39,15 @@ std::string saved_folder(const std::string& save) {
   return is_weights_path(save) ? base::folder_of(save) : save;
 }
 
+// What `work` returns, and how long it took.
+template <typename Work>
+auto timed(double& milliseconds, const Work& work) {
+  const auto begin = Clock::now();
+  auto result = work();
+  milliseconds = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+  return result;
+}
+
 // One run on one rank, from checks to the last save.
 class Session {
  public:
@@ -59,7 +68,9 @@ class Session {
     const std::string spread = shards_across_hosts(plan_, job_.hosts());
     if (control_.rank().v == 0 && !spread.empty()) note(spread);
     if (!options_.resume.empty()) DC_RETURN_IF_ERROR(find_checkpoint_to_resume());
-    if (Status opened = comm::agree(control_, open_files(), "opening its files"); !opened.ok()) {
+    Status files = timed(start_times_.files_ms, [this] { return open_files(); });
+    if (Status opened = comm::agree(control_, std::move(files), "opening its files");
+        !opened.ok()) {
       std::error_code ignored;
       for (const std::string& folder : made_) std::filesystem::remove(folder, ignored);
       return opened;
@@ -115,6 +126,7 @@ class Session {
       facts.arena_bytes[space] = memory::arena_bytes(plan_, space);
     if (saving_) facts.save_bytes = saving_->copy_bytes();
     if (executor_) facts.providers = executor_->counts();
+    facts.start = start_times_;
     facts.weights = options_.weights;
     facts.save = options_.save;
     for (const std::string& data : options_.data) {
@@ -213,8 +225,9 @@ class Session {
                                                         launch_.local_world, memory::free_memory()),
                                    "looking for memory"));
     const int64_t arena = memory::arena_bytes(plan_, plan::Space::Device);
-    DC_ASSIGN_OR_RETURN(const comm::Slab slab,
-                        job_.allocate(base::round_up(std::max<int64_t>(arena, 1), 4096)));
+    DC_ASSIGN_OR_RETURN(const comm::Slab slab, timed(start_times_.memory_ms, [&] {
+                          return job_.allocate(base::round_up(std::max<int64_t>(arena, 1), 4096));
+                        }));
     exec::ExecutorOptions options;
     options.poison = options_.poison;
     options.graphs = options_.graphs;
@@ -223,13 +236,15 @@ class Session {
       trace_ = std::make_shared<exec::TraceRecorder>(plan_, control_.rank().v, trace_capacity());
       options.trace = trace_.get();
     }
-    auto executor = exec::Executor::prepare(plan_, job_, slab, options);
+    auto executor = timed(start_times_.kernels_ms,
+                          [&] { return exec::Executor::prepare(plan_, job_, slab, options); });
     DC_RETURN_IF_ERROR(
         comm::agree(control_, executor.ok() ? Status() : executor.status(), "preparing the plan"));
     executor_ = std::move(executor).value();
     report_.other_device(plan_, job_.device().kind());
     report_.missing_scratch(executor_->missing_scratch(), arena);
-    DC_RETURN_IF_ERROR(comm::agree(control_, fill(), "filling the state"));
+    Status filled = timed(start_times_.weights_ms, [this] { return fill(); });
+    DC_RETURN_IF_ERROR(comm::agree(control_, std::move(filled), "filling the state"));
     weights_ = WeightSet();  // the files are read; let go of them
     resuming_.reset();
     auto saving = Saving::create(options_, plan_, digest_, state_memory(), control_,
@@ -279,6 +294,8 @@ class Session {
     outcome.steps = start_.step;
     DC_ASSIGN_OR_RETURN(outcome.stopped, comm::any_rank(control_, stop_requested()));
     sent_before_ = executor_->traffic();
+    waited_before_ns_ = executor_->waited_ns();
+    account_ = Clock::now();
     while (!outcome.stopped && outcome.steps < options_.steps) {
       DC_ASSIGN_OR_RETURN(const StepResult result, one_step(loop, outcome.steps));
       if (!result.finite) return not_finite(loop, outcome.steps);
@@ -352,9 +369,22 @@ class Session {
     facts.exposed_ms = milliseconds(spent_so_far.exposed_ns - spent_before_.exposed_ns);
     sent_before_ = sent;
     spent_before_ = spent_so_far;
+    facts.host_ms = host_ms();
     report_.step(facts);
     add_metrics(facts);
     return result;
+  }
+
+  // Since the account of the step before; evaluations and saves between are part of it.
+  std::optional<double> host_ms() {
+    if (job_.device().kind() != base::DeviceKind::Cuda) return std::nullopt;
+    const auto now = Clock::now();
+    const int64_t waited_ns = executor_->waited_ns();
+    const std::chrono::nanoseconds busy =
+        now - account_ - std::chrono::nanoseconds(waited_ns - waited_before_ns_);
+    account_ = now;
+    waited_before_ns_ = waited_ns;
+    return milliseconds(busy.count());
   }
 
   // A file of figures that takes no more costs no work: the run ends after the next step, with its
@@ -446,6 +476,7 @@ class Session {
   std::unique_ptr<Resuming> resuming_;  // until the state is filled
   std::string resumed_;                 // its path
   DataStart start_;
+  StartTimes start_times_;
   WeightSet weights_;
   memory::OffloadMemory outside_;
   std::shared_ptr<exec::TraceRecorder> trace_;
@@ -457,6 +488,8 @@ class Session {
   comm::Traffic sent_before_;
   int64_t across_hosts_ = 0;  // bytes that this rank sent to other hosts in its steps
   exec::Executor::CommunicationTime spent_before_;
+  int64_t waited_before_ns_ = 0;
+  Clock::time_point account_;  // when it ended
 };
 
 }  // namespace

@@ -4,7 +4,9 @@
 #include <charconv>
 #include <filesystem>
 
+#include "runtime/kernel/elements.h"
 #include "runtime/plan/state_entries.h"
+#include "src/base/on_all_cores.h"
 
 namespace dc::runtime::train {
 namespace {
@@ -19,14 +21,20 @@ int64_t numel(const std::vector<int64_t>& sizes) {
   return count;
 }
 
-// One state tensor, filled from the host a few hundred KiB at a time.
+// What is drawn goes to the device's memory as kernels draw it, or is drawn by all cores of the
+// host in parts; all else comes from the host a few hundred KiB at a time.
 class Filling {
  public:
   Filling(const plan::Plan& plan, const WeightSet& weights, int rank,
           const checkpoint::StateMemory& memory)
-      : plan_(plan), weights_(weights), rank_(rank), memory_(memory) {}
+      : plan_(plan),
+        weights_(weights),
+        rank_(rank),
+        memory_(memory),
+        drawer_(kernel::make_drawer(memory.device())) {}
 
-  Status fill(const plan::StateEntry& entry) const {
+  // What is drawn is there after finish() alone.
+  Status fill(const plan::StateEntry& entry) {
     switch (entry.source) {
       case plan::StateSource::ParameterWhole:
       case plan::StateSource::ParameterShard:
@@ -57,9 +65,16 @@ class Filling {
                          reinterpret_cast<const std::byte*>(entry.data.data()));
   }
 
+  Status finish() const {
+    DC_RETURN_IF_ERROR(base::on_all_cores(
+        static_cast<int64_t>(parts_.size()),
+        [this](int64_t part) { return write(parts_[static_cast<size_t>(part)]); }));
+    return drawer_ != nullptr ? drawer_->finish() : base::ok_status();
+  }
+
  private:
   // What lies behind the last element of a shard is zero.
-  Status fill_parameter(const plan::StateEntry& entry) const {
+  Status fill_parameter(const plan::StateEntry& entry) {
     const auto index = static_cast<size_t>(entry.parameter);
     const plan::Parameter& parameter = plan_.parameters[index];
     const int64_t elements = numel(parameter.sizes);
@@ -77,35 +92,76 @@ class Filling {
 
   // Elements of the source into the first ones of `target`.
   Status fill_range(const ElementSource& source, plan::ElementRange range, base::DType through,
-                    int32_t target) const {
-    const base::DType dtype = plan_.tensors[static_cast<size_t>(target)].dtype;
-    constexpr int64_t kChunk = checkpoint::StateMemory::kChunkElements;
-    const int64_t most = std::min(range.count, kChunk);
-    std::vector<std::byte> chunk(static_cast<size_t>(most * base::byte_size(dtype)));
+                    int32_t target) {
+    const std::optional<kernel::Drawing> drawing = source.drawing(through);
+    if (drawing) {
+      DC_ASSIGN_OR_RETURN(const bool drawn, draw_there(*drawing, range, through, target));
+      if (drawn) return base::ok_status();
+    }
     for (int64_t done = 0; done < range.count; done += kChunk) {
-      const int64_t part = std::min(kChunk, range.count - done);
-      DC_RETURN_IF_ERROR(source.read(range.first + done, part, through, dtype, chunk.data()));
-      DC_RETURN_IF_ERROR(memory_.write(target, done, part, chunk.data()));
+      const Part part{
+          &source, range.first + done, std::min(kChunk, range.count - done), through, target, done};
+      if (drawing && !memory_.is_on_disk(target)) {
+        parts_.push_back(part);
+      } else {
+        DC_RETURN_IF_ERROR(write(part));
+      }
     }
     return base::ok_status();
   }
+
+  // Whether kernels of the device draw it.
+  Result<bool> draw_there(const kernel::Drawing& what, plan::ElementRange range,
+                          base::DType through, int32_t target) {
+    if (drawer_ == nullptr) return false;
+    const std::optional<kernel::BoundTensor> there = memory_.on_device(target);
+    const auto has_kernel = [](base::DType dtype) {
+      return base::is_floating(dtype) && base::byte_size(dtype) <= 4;
+    };
+    if (!there || !has_kernel(through) || !has_kernel(there->dtype) ||
+        !kernel::ElementWalk(there->sizes, there->strides).contiguous())
+      return false;
+    DC_RETURN_IF_ERROR(
+        drawer_->draw(what, range.first, range.count, through, there->dtype, there->data));
+    return true;
+  }
+
+  // Elements of a source that are written at once, from element `at` of a tensor on.
+  struct Part {
+    const ElementSource* source;
+    int64_t first, count;
+    base::DType through;
+    int32_t target;
+    int64_t at;
+  };
+  Status write(const Part& part) const {
+    const base::DType dtype = plan_.tensors[static_cast<size_t>(part.target)].dtype;
+    std::vector<std::byte> chunk(static_cast<size_t>(part.count * base::byte_size(dtype)));
+    DC_RETURN_IF_ERROR(
+        part.source->read(part.first, part.count, part.through, dtype, chunk.data()));
+    return memory_.write(part.target, part.at, part.count, chunk.data());
+  }
+
+  static constexpr int64_t kChunk = checkpoint::StateMemory::kChunkElements;
 
   const plan::Plan& plan_;
   const WeightSet& weights_;
   int rank_;
   const checkpoint::StateMemory& memory_;
+  std::unique_ptr<kernel::Drawer> drawer_;  // where kernels of the device draw
+  std::vector<Part> parts_;                 // that the host's cores draw
 };
 
 }  // namespace
 
 Status fill_state(const plan::Plan& plan, const WeightSet& weights, int rank,
                   const checkpoint::StateMemory& memory) {
-  const Filling filling(plan, weights, rank, memory);
+  Filling filling(plan, weights, rank, memory);
   for (const plan::StateEntry& entry : plan.state) {
     Status status = filling.fill(entry);
     if (!status.ok()) return std::move(status).add_context("while filling '" + entry.name + "'");
   }
-  return base::ok_status();
+  return filling.finish().add_context("while drawing weights");
 }
 
 Status fill_constants(const plan::Plan& plan, const checkpoint::StateMemory& memory) {

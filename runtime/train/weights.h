@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/checkpoint/state_memory.h"
 #include "runtime/checkpoint/state_parts.h"
+#include "runtime/kernel/drawing.h"
 #include "runtime/memory/disk_space.h"
 #include "runtime/plan/plan.h"
 #include "src/base/status.h"
@@ -22,6 +24,9 @@ class ElementSource {
   // Elements [first, first + count), rounded to `through`, then to `to`, side by side at `out`.
   virtual base::Status read(int64_t first, int64_t count, base::DType through, base::DType to,
                             void* out) const = 0;
+  // How elements rounded to `through` are drawn; nothing where they are not. Then read() may be
+  // called by several threads at once.
+  virtual std::optional<kernel::Drawing> drawing(base::DType) const { return std::nullopt; }
 };
 
 // One source per parameter and per buffer of the plan; none is missing.

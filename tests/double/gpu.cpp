@@ -43,11 +43,27 @@ void fail_for_good(int error) {
 }
 int lasting_error() { return lasting.load(); }
 
+namespace {
+
+struct Calls {
+  std::mutex mutex;
+  std::map<std::string, int> counts;  // by name
+};
+Calls& calls() {
+  static auto* const all = new Calls();
+  return *all;
+}
+
+}  // namespace
+
+int calls_of(const char* name) {
+  const std::lock_guard lock(calls().mutex);
+  return calls().counts[name];
+}
+
 int asked_to_fail(const char* name) {
-  static std::mutex mutex;
-  static std::map<std::string, int> calls;
-  const std::lock_guard lock(mutex);
-  const int count = ++calls[name];
+  const std::lock_guard lock(calls().mutex);
+  const int count = ++calls().counts[name];
   const char* wanted = std::getenv("DOUBLE_FAIL");
   for (std::string rest = wanted ? wanted : ""; !rest.empty();) {
     const size_t end = std::min(rest.find(','), rest.size());

@@ -20,6 +20,8 @@ int lasting_error();
 // DOUBLE_FAIL=name:n:error, several behind each other with commas: the error of this call, counted
 // by name over all threads; 0 if it is not to fail.
 int asked_to_fail(const char* name);
+// How many there were, of those that can be asked to fail.
+int calls_of(const char* name);
 
 // Memory that the host cannot touch: at `shown` there is nothing, the bytes are elsewhere.
 class Memory {

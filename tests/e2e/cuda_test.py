@@ -83,6 +83,8 @@ class CudaTest(unittest.TestCase):
                     for one, other in zip(expected.steps, got.steps, strict=True):
                         self.assertAlmostEqual(one[name], other[name], delta=2e-5 * abs(one[name]))
                 self.assertEqual([row["wire_bytes"] for row in got.steps], [row["wire_bytes"] for row in expected.steps])
+                self.assertTrue(all(row["host_ms"] > 0 for row in got.steps) and "host_ms" not in expected.steps[0])
+                self.assertEqual(set(got.header["start"]), {"files_ms", "memory_ms", "kernels_ms", "weights_ms"})
                 again = self.train(plan, world, *CUDA, "--no-graph", "--poison")
                 self.assertEqual(again.numbers(), got.numbers())
                 self.assertEqual(again.tensors(), got.tensors())
@@ -110,6 +112,18 @@ class CudaTest(unittest.TestCase):
                 again = running.train(plan, model, world, 2, *CUDA, "--no-graph", "--poison", environment=double)
                 self.assertEqual(again.numbers(), got.numbers())
                 self.assertEqual(again.tensors(), got.tensors())
+
+    def test_weights_are_drawn_as_on_the_cpu(self):
+        """Masters and copies in bf16, whole and in shards, to the bit: what is saved after a step at a learning rate of 0."""
+        double = environment(DOUBLE_PAUSE_US="0")
+        for options, world, zero in ((("--dtype", "bfloat16"), 1, 0), (("--dtype", "bfloat16"), 2, 3), ((), 2, 1)):
+            with self.subTest(options=options, world=world):
+                model = running.archive("tiny-llama", *options)
+                plan = running.compile_plan(model, world, zero)
+                expected = running.train(plan, "init:7", world, 1, "--lr", "0").tensors()
+                got = running.train(plan, "init:7", world, 1, "--lr", "0", *CUDA, environment=double).tensors()
+                self.assertEqual(got, expected)
+                self.assertNotEqual(running.train(plan, "init:8", world, 1, "--lr", "0").tensors(), expected)
 
     def test_images_experts_and_recurrences_train_as_on_the_cpu(self):
         """Convolutions, batch norms, pooling; choices of experts; an LSTM; sorted hashes. Equal bits again without a graph."""

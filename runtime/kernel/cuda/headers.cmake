@@ -6,7 +6,7 @@ set(kernel_headers
   runtime/kernel/cuda/kernels/tensor_attention_backward.h runtime/kernel/cuda/kernels/tensor_attention_blocks.h runtime/kernel/cuda/kernels/warp.h
   runtime/kernel/cuda/kernels/warp_tiles.h runtime/kernel/cuda/kernels/warpgroup.h runtime/kernel/cuda/kernels/batch_norm.h runtime/kernel/cuda/kernels/batch_norm_parameters.h
   runtime/kernel/cuda/kernels/blocks.h runtime/kernel/cuda/kernels/convolution.h runtime/kernel/cuda/kernels/convolution_parameters.h runtime/kernel/cuda/kernels/copies.h
-  runtime/kernel/cuda/kernels/copy_parameters.h runtime/kernel/cuda/kernels/cross_entropy.h runtime/kernel/cuda/kernels/dropout.h
+  runtime/kernel/cuda/kernels/copy_parameters.h runtime/kernel/cuda/kernels/cross_entropy.h runtime/kernel/cuda/kernels/drawing.h runtime/kernel/cuda/kernels/drawing_parameters.h runtime/kernel/cuda/kernels/dropout.h
   runtime/kernel/cuda/kernels/embedding.h runtime/kernel/cuda/kernels/gather.h runtime/kernel/cuda/kernels/histogram.h runtime/kernel/cuda/kernels/index.h runtime/kernel/cuda/kernels/index_parameters.h
   runtime/kernel/cuda/kernels/links.h runtime/kernel/cuda/kernels/logit_parameters.h runtime/kernel/cuda/kernels/logits.h runtime/kernel/cuda/kernels/nll_loss.h
   runtime/kernel/cuda/kernels/norms.h runtime/kernel/cuda/kernels/numbers.h runtime/kernel/cuda/kernels/order.h runtime/kernel/cuda/kernels/order_parameters.h
@@ -16,7 +16,7 @@ set(kernel_headers
   runtime/kernel/cuda/kernels/triangular_parameters.h runtime/kernel/cuda/kernels/update.h
   runtime/kernel/cuda/kernels/walk.h
   runtime/kernel/scalar/activations.h runtime/kernel/scalar/arithmetic.h runtime/kernel/scalar/choices.h
-  runtime/kernel/scalar/dropout.h runtime/kernel/scalar/elements.h runtime/kernel/scalar/language.h runtime/kernel/scalar/math.h
+  runtime/kernel/scalar/drawing.h runtime/kernel/scalar/dropout.h runtime/kernel/scalar/elements.h runtime/kernel/scalar/language.h runtime/kernel/scalar/math.h
   runtime/kernel/scalar/philox.h runtime/kernel/scalar/pointwise.h runtime/kernel/scalar/step_checks.h runtime/kernel/scalar/update.h
   src/base/step_scalars.h)
 set(rows "")

@@ -1,12 +1,14 @@
 // KernelCompiler: from the text of kernels to machine code, which is kept for later runs.
 #pragma once
 
+#include <atomic>
 #include <string>
 
 #include "runtime/kernel/cuda/nvrtc.h"
 
 namespace dc::runtime::kernel::cuda {
 
+// compile() may be called by several threads at once.
 class KernelCompiler {
  public:
   // `directory`: where machine code is kept, in its folder `kernels`; empty: nowhere.
@@ -27,7 +29,7 @@ class KernelCompiler {
   Nvrtc nvrtc_;
   int architecture_;
   std::string directory_;
-  int compiled_ = 0, from_cache_ = 0;
+  std::atomic<int> compiled_{0}, from_cache_{0};
 };
 
 }  // namespace dc::runtime::kernel::cuda

@@ -7,6 +7,7 @@
 #include "runtime/kernel/cuda/products.h"
 #include "runtime/kernel/cuda/step_kernels.h"
 #include "runtime/kernel/native/pointwise/expression_tensors.h"
+#include "src/base/on_all_cores.h"
 
 namespace dc::runtime::kernel {
 namespace cuda {
@@ -29,6 +30,26 @@ class Provider final : public KernelProvider {
         instruction.scratch < 0 ? nullptr : addresses.slice(instruction.scratch),
         planned_scratch(addresses.plan(), instruction));
     return made(call, instruction, addresses);
+  }
+
+  // Kernels are compiled while cuBLASLt, which is large, is read; then those of output layers,
+  // which need it to be made. Products are not made twice.
+  void prepare_ahead(std::span<const plan::Instruction* const> instructions,
+                     const AddressMap& addresses) override {
+    bool multiplies = false;
+    for (const plan::Instruction* const instruction : instructions) {
+      const std::string& op = instruction->op;
+      multiplies = multiplies || is_product(op) || is_output_layer(op);
+      if (!is_product(op) && !is_output_layer(op)) list(*instruction, addresses);
+    }
+    (void)base::on_all_cores(2, [&](int64_t part) -> Status {
+      if (part == 0 && multiplies) return open_products();
+      if (part == 1 && workshop_ != nullptr) workshop_->compile_listed();
+      return {};
+    });
+    for (const plan::Instruction* const instruction : instructions)
+      if (is_output_layer(instruction->op)) list(*instruction, addresses);
+    if (workshop_ != nullptr) workshop_->compile_listed();
   }
 
   // By making it: what kernels need beyond their operands is known then.
@@ -59,6 +80,22 @@ class Provider final : public KernelProvider {
     return {};
   }
 
+  void list(const plan::Instruction& instruction, const AddressMap& addresses) {
+    native::Call call(instruction, addresses, nullptr);
+    if (is_of_streams(call) || !open_workshop().ok()) return;
+    workshop_->begin_listing();
+    (void)made(call, instruction, addresses);
+  }
+
+  static bool is_output_layer(std::string_view op) { return op == "dc.linear_cross_entropy"; }
+
+  Status open_products() {
+    if (products_ == nullptr) {
+      DC_ASSIGN_OR_RETURN(products_, Products::open(device_));
+    }
+    return {};
+  }
+
   base::Result<std::unique_ptr<Kernel>> made(native::Call& call,
                                              const plan::Instruction& instruction,
                                              const AddressMap& addresses) {
@@ -70,12 +107,9 @@ class Provider final : public KernelProvider {
     if (casts(call)) return cast_kernel(*workshop_, call);
     if (const StepKernel make = find_model_kernel(op); make != nullptr)
       return make(*workshop_, call, instruction.stream);
-    const bool is_output_layer = op == "dc.linear_cross_entropy";
-    if (is_output_layer || is_product(op)) {
-      if (products_ == nullptr) {
-        DC_ASSIGN_OR_RETURN(products_, Products::open(device_));
-      }
-      if (is_output_layer)
+    if (is_output_layer(op) || is_product(op)) {
+      DC_RETURN_IF_ERROR(open_products());
+      if (is_output_layer(op))
         return linear_cross_entropy_kernel(*workshop_, *products_, call, instruction.stream);
       return products_->kernel(*workshop_, call, instruction.stream);
     }

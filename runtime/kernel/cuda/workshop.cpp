@@ -4,6 +4,7 @@
 
 #include "runtime/kernel/cuda/block.h"
 #include "src/base/cache_directory.h"
+#include "src/base/on_all_cores.h"
 #include "src/base/units.h"
 
 namespace dc::runtime::kernel::cuda {
@@ -61,9 +62,12 @@ Result<std::unique_ptr<Workshop>> Workshop::open(CudaDevice& device) {
   int version = 0;
   (void)device.driver().driver_version(&version);
   DC_ASSIGN_OR_RETURN(Nvrtc nvrtc, Nvrtc::open(version));
-  return std::unique_ptr<Workshop>(new Workshop(
-      device, KernelCompiler(std::move(nvrtc), device.architecture(), base::cache_directory())));
+  return std::unique_ptr<Workshop>(new Workshop(device, std::move(nvrtc)));
 }
+
+Workshop::Workshop(CudaDevice& device, Nvrtc nvrtc)
+    : device_(device),
+      compiler_(std::move(nvrtc), device.architecture(), base::cache_directory()) {}
 
 Workshop::~Workshop() {
   device_.use();
@@ -72,7 +76,12 @@ Workshop::~Workshop() {
 
 Result<device::cuda::Module> Workshop::module(const KernelSource& source) {
   if (const auto found = modules_.find(source.text); found != modules_.end()) return found->second;
-  DC_ASSIGN_OR_RETURN(const std::string code, compiler_.compile(source));
+  std::string code;
+  if (const auto ready = compiled_.find(source.text); ready != compiled_.end()) {
+    code = std::move(compiled_.extract(ready).mapped());
+  } else {
+    DC_ASSIGN_OR_RETURN(code, compiler_.compile(source));
+  }
   device_.use();
   device::cuda::Module module = nullptr;
   const int failed = device_.driver().load_module(&module, code.data());
@@ -84,6 +93,12 @@ Result<device::cuda::Module> Workshop::module(const KernelSource& source) {
 
 Result<Launch> Workshop::launch(const KernelSource& source, unsigned blocks,
                                 std::span<const std::byte> parameters) {
+  if (lists_) {
+    const bool is_known = modules_.contains(source.text) ||
+                          std::ranges::count(listed_, source.text, &KernelSource::text) > 0;
+    if (!is_known) listed_.push_back(source);
+    return Launch();
+  }
   DC_ASSIGN_OR_RETURN(const device::cuda::Module module, this->module(source));
   Launch made{nullptr,
               blocks,
@@ -119,13 +134,30 @@ void Workshop::begin_kernel(std::byte* planned, int64_t bytes) {
   const auto place = static_cast<int64_t>(reinterpret_cast<uintptr_t>(planned));
   skipped_bytes_ = base::round_up(place, kScratchAlignment) - place;
   asked_bytes_ = 0;
-  measures_ = false;
+  measures_ = lists_ = false;
 }
 
 void Workshop::begin_measurement() {
   begin_kernel(nullptr, 0);
   skipped_bytes_ = kScratchAlignment - base::kAlignment;  // the most that it can be
   measures_ = true;
+}
+
+void Workshop::begin_listing() {
+  begin_measurement();
+  lists_ = true;
+}
+
+void Workshop::compile_listed() {
+  std::vector<std::string> codes(listed_.size());
+  (void)base::on_all_cores(static_cast<int64_t>(listed_.size()), [&](int64_t i) -> Status {
+    const auto at = static_cast<size_t>(i);
+    DC_ASSIGN_OR_RETURN(codes[at], compiler_.compile(listed_[at]));
+    return {};
+  });
+  for (size_t i = 0; i < listed_.size(); ++i)
+    if (!codes[i].empty()) compiled_[listed_[i].text] = std::move(codes[i]);
+  listed_.clear();
 }
 
 std::byte* Workshop::planned_scratch(int64_t bytes) {

@@ -51,6 +51,10 @@ class Workshop {
   void begin_kernel(std::byte* planned, int64_t bytes);
   // The next kernel is made to see what it needs, and never runs.
   void begin_measurement();
+  // The next kernels are not made: their texts are noted, and scratch is as in a measurement.
+  void begin_listing();
+  // Compiles on all cores what was noted. What does not compile is for launch() to tell.
+  void compile_listed();
   // Of both that follow, since then.
   int64_t scratch_bytes() const { return asked_bytes_; }
   // The plan's memory for the kernel, on 256 bytes, as cuBLASLt wants its workspace; null if it has
@@ -74,17 +78,18 @@ class Workshop {
   }
 
  private:
-  Workshop(device::CudaDevice& device, KernelCompiler compiler)
-      : device_(device), compiler_(std::move(compiler)) {}
+  Workshop(device::CudaDevice& device, Nvrtc nvrtc);
   base::Result<device::cuda::Module> module(const KernelSource& source);
 
   device::CudaDevice& device_;
   KernelCompiler compiler_;
+  std::vector<KernelSource> listed_;                                               // each text once
+  std::map<std::string, std::string> compiled_;                                    // by text
   std::map<std::string, device::cuda::Module> modules_;                            // by text
   std::map<int32_t, std::vector<std::unique_ptr<device::DeviceMemory>>> scratch_;  // by stream
   std::byte* planned_ = nullptr;
   int64_t planned_bytes_ = 0, skipped_bytes_ = 0, asked_bytes_ = 0;
-  bool measures_ = false;
+  bool measures_ = false, lists_ = false;
 };
 
 }  // namespace dc::runtime::kernel::cuda

@@ -84,6 +84,43 @@ TEST(Weights, ARowStaysZeroAndTheOthersAreDrawnAsWithoutIt) {
   }
 }
 
+// Several cores draw a large one, in two types.
+TEST(Weights, LargeParametersAreDrawnInPartsWithTheBitsOfTheWhole) {
+  constexpr int64_t kRows = 500, kColumns = 1001;
+  HandPlan hand(1);
+  plan::Parameter parameter;
+  parameter.fqn = "p";
+  parameter.dtype = DType::BF16;
+  parameter.sizes = {kRows, kColumns};
+  parameter.initializer = {plan::InitKind::Normal, 0.0, 1.0};
+  hand.plan.parameters = {parameter};
+  const int32_t master = hand.tensor("master", DType::F32, {kRows, kColumns});
+  const int32_t narrow = hand.tensor("narrow", DType::BF16, {kRows, kColumns});
+  for (const int32_t id : {master, narrow}) {
+    plan::StateEntry entry;
+    entry.name = hand.plan.tensors[static_cast<size_t>(id)].name;
+    entry.tensor = id;
+    entry.source = plan::StateSource::ParameterWhole;
+    entry.parameter = 0;
+    hand.plan.state.push_back(entry);
+  }
+  const auto weights = train::draw_weights(1, hand.plan);
+  ASSERT_TRUE(weights.ok());
+  Memory memory(hand.plan);
+  const base::Status status = train::fill_state(
+      hand.plan, *weights, 0, {hand.plan, device::cpu_device(), memory.binder(), nullptr});
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  for (const int32_t id : {master, narrow}) {
+    const kernel::BoundTensor tensor = memory.binder()(id);
+    std::vector<std::byte> whole(
+        static_cast<size_t>(kRows * kColumns * base::byte_size(tensor.dtype)));
+    ASSERT_TRUE(weights->parameters[0]
+                    ->read(0, kRows * kColumns, DType::BF16, tensor.dtype, whole.data())
+                    .ok());
+    EXPECT_EQ(std::memcmp(tensor.data, whole.data(), whole.size()), 0);
+  }
+}
+
 TEST(Weights, NormalDrawsHaveTheirMoments) {
   plan::Plan plan;
   plan::Parameter parameter;

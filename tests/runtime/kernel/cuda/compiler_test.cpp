@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "runtime/kernel/cuda/kernel_compiler.h"
+#include "runtime/kernel/cuda/workshop.h"
 #include "src/base/file.h"
 #include "tests/src/archive/temporary_folder.h"
 
@@ -116,6 +117,39 @@ TEST(KernelCompiler, NeedsNoCache) {
     EXPECT_TRUE(compiler.compile(sample("1")).ok());
     EXPECT_EQ(compiler.compiled(), 2);
   }
+}
+
+// What is listed is compiled before any of it is loaded; what does not compile is told when it is
+// launched.
+TEST(Workshop, CompilesAhead) {
+  const tests::TemporaryFolder folder;
+  const std::string of_all_tests = std::getenv("DCC_CACHE_DIR");
+  setenv("DCC_CACHE_DIR", (folder / "cache").c_str(), 1);
+  device::Device* const device = device::open_device(base::DeviceKind::Cuda).value();
+  auto workshop = Workshop::open(*static_cast<device::CudaDevice*>(device)).value();
+  setenv("DCC_CACHE_DIR", of_all_tests.c_str(), 1);
+  const auto kept = [&] {
+    std::error_code none;
+    return std::distance(std::filesystem::directory_iterator(folder / "cache/kernels", none), {});
+  };
+  workshop->begin_listing();
+  for (const char* const value : {"1", "2", "3", "1", "no_such_name"}) {
+    const auto listed = workshop->launch(sample(value), 1, 0);
+    ASSERT_TRUE(listed.ok());
+    EXPECT_EQ(listed->function, nullptr);
+  }
+  EXPECT_EQ(kept(), 0);
+  workshop->compile_listed();
+  EXPECT_EQ(kept(), 3);
+  std::filesystem::remove_all(folder / "cache");
+  workshop->begin_kernel(nullptr, 0);
+  for (const char* const value : {"1", "2", "3", "1"}) {
+    const auto made = workshop->launch(sample(value), 1, 0);
+    ASSERT_TRUE(made.ok()) << made.status().to_string();
+    EXPECT_NE(made->function, nullptr);
+  }
+  EXPECT_EQ(kept(), 0);
+  EXPECT_EQ(workshop->launch(sample("no_such_name"), 1, 0).status().code(), "DC6154");
 }
 
 }  // namespace
