@@ -22,6 +22,10 @@ static_assert(kMultiprocessors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT &&
               kMinor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 static_assert(kNonBlocking == CU_STREAM_NON_BLOCKING && kBlockingSync == CU_EVENT_BLOCKING_SYNC &&
               kDisableTiming == CU_EVENT_DISABLE_TIMING && kPortable == CU_MEMHOSTALLOC_PORTABLE);
+static_assert(kPortable == CU_MEMHOSTREGISTER_PORTABLE &&
+              kDeviceMap == CU_MEMHOSTREGISTER_DEVICEMAP &&
+              kLazyPeerAccess == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS &&
+              kAtLeast == CU_STREAM_WAIT_VALUE_GEQ);
 
 }  // namespace
 }  // namespace dc::runtime::device::cuda
