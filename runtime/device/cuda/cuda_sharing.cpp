@@ -59,7 +59,8 @@ base::Result<cuda::IpcHandle> export_memory(const CudaDevice& device, const Devi
   cuda::IpcHandle handle{};
   const int failed = device.driver().export_memory(&handle, cuda::address_of(memory.base()));
   if (failed == cuda::kSuccess) return handle;
-  return not_shared(device, failed, "the driver does not let other processes map this GPU's memory");
+  return not_shared(device, failed,
+                    "the driver does not let other processes map this GPU's memory");
 }
 
 base::Result<std::unique_ptr<DeviceMemory>> import_memory(const CudaDevice& device,
@@ -69,8 +70,7 @@ base::Result<std::unique_ptr<DeviceMemory>> import_memory(const CudaDevice& devi
   cuda::Address address = 0;
   const int failed = device.driver().import_memory(&address, handle, cuda::kLazyPeerAccess);
   if (failed == cuda::kSuccess) {
-    return std::unique_ptr<DeviceMemory>(
-        std::make_unique<ImportedMemory>(device, address, bytes));
+    return std::unique_ptr<DeviceMemory>(std::make_unique<ImportedMemory>(device, address, bytes));
   }
   return not_shared(device, failed, "the driver does not map another process's GPU memory");
 }

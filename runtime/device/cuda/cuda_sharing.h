@@ -16,7 +16,8 @@ inline constexpr int64_t kExportGranularity = int64_t{2} << 20;
 // as long as the allocation. Unavailable (69), DC6149.
 base::Result<cuda::IpcHandle> export_memory(const CudaDevice& device, const DeviceMemory& memory);
 // The `bytes` of an allocation of another process, of this or another GPU, for this device. They
-// are that process's to give back: it must not before this object is gone. Unavailable (69), DC6149.
+// are that process's to give back: it must not before this object is gone. Unavailable (69),
+// DC6149.
 base::Result<std::unique_ptr<DeviceMemory>> import_memory(const CudaDevice& device,
                                                           const cuda::IpcHandle& handle,
                                                           int64_t bytes);

@@ -15,8 +15,7 @@ namespace dc::runtime {
 namespace {
 
 device::CudaDevice& gpu() {
-  return static_cast<device::CudaDevice&>(
-      *device::open_device(base::DeviceKind::Cuda).value());
+  return static_cast<device::CudaDevice&>(*device::open_device(base::DeviceKind::Cuda).value());
 }
 
 class HostMemory final : public device::DeviceMemory {
