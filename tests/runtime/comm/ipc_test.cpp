@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "runtime/comm/gpu_ranks.h"
+#include "runtime/comm/ipc_link.h"
 #include "runtime/comm/ipc_page.h"
 #include "runtime/exec/open_gpu.h"
 #include "tests/runtime/comm/conformance.h"
@@ -66,7 +67,7 @@ TEST(IpcProcesses, MakeGroupsOfSomeOfTheRanks) {
 }
 
 class IpcThreads : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, IpcThreads, testing::Values(1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(Ranks, IpcThreads, testing::Values(2, 3));
 TEST_P(IpcThreads, DoWhatEveryCommunicatorDoes) {
   EXPECT_THAT(as_threads(GetParam(), [](auto& job) { return conformance::run_rank(job, true); }),
               testing::IsEmpty());
@@ -149,6 +150,51 @@ TEST(IpcPage, KeepsTheFirstEndOfARankAndItsNumbersApart) {
   auto* const words = reinterpret_cast<uint32_t*>(bytes.data());
   EXPECT_EQ(seen.front(), words + kWorld);
   EXPECT_EQ(seen.back() + 1, words + bytes.size() / sizeof *words);
+}
+
+// A rank that gives up goes on and tells its peers that it has come; they can see that it is not to
+// be believed. It lets no other rank go on.
+TEST(IpcLink, OneThatFailsReleasesItsOwnStreamsAndIsNotBelieved) {
+  constexpr int kWorld = 3;
+  auto& gpu =
+      static_cast<device::CudaDevice&>(*device::open_device(base::DeviceKind::Cuda).value());
+  const std::shared_ptr<device::DeviceMemory> memory =
+      gpu.allocate_host(comm::IpcPage::bytes(kWorld)).value();
+  std::memset(memory->base(), 0, static_cast<size_t>(memory->bytes()));
+  const comm::IpcPage page(memory->base(), kWorld);
+  std::vector<std::unique_ptr<comm::IpcLink>> links;
+  std::vector<std::unique_ptr<device::Stream>> streams;
+  const auto meet_twice = [&](size_t rank) {
+    auto& stream = static_cast<device::CudaStream&>(*streams[rank]);
+    EXPECT_TRUE(links[rank]->begin(comm::Operation::AllReduce, stream).ok());
+    EXPECT_TRUE(links[rank]->meet(stream).ok());
+  };
+  for (int rank = 0; rank < kWorld; ++rank) {
+    links.push_back(
+        std::make_unique<comm::IpcLink>(memory, page, comm::all_ranks(rank, kWorld), 0));
+    streams.push_back(gpu.make_stream());
+  }
+  meet_twice(1);
+  meet_twice(2);
+  while (links[1]->missing() != std::vector{0} || links[2]->missing() != std::vector{0})
+    std::this_thread::yield();
+  const uint32_t waited_for = *page.number(0, 2, 1);
+  links[1]->fail(comm::called_off(comm::Operation::AllReduce));
+  EXPECT_TRUE(streams[1]->drain().ok());
+  EXPECT_EQ(*page.number(0, 2, 1), waited_for + 1);  // it came to the second barrier
+  EXPECT_EQ(links[2]->missing(), std::vector{0});    // which rank 2 has not
+  EXPECT_EQ(links[2]->arrived(), waited_for);
+  EXPECT_EQ(*page.number(0, 2, 0), 0U);
+  meet_twice(0);
+  EXPECT_TRUE(streams[0]->drain().ok() && streams[2]->drain().ok());
+  for (const size_t rank : {0, 2}) {
+    EXPECT_FALSE(links[rank]->is_under_way());
+    EXPECT_TRUE(links[rank]->failure().ok());
+    EXPECT_TRUE(links[rank]->is_given_up());
+  }
+  auto& stream = static_cast<device::CudaStream&>(*streams[1]);
+  EXPECT_EQ(links[1]->begin(comm::Operation::AllGather, stream).code(), "DC6105");
+  EXPECT_EQ(*page.number(0, 0, 1), waited_for + 1);
 }
 
 }  // namespace
