@@ -12,6 +12,7 @@
 #include "cli/rank_threads.h"
 #include "cli/record_profile.h"
 #include "runtime/comm/agreement.h"
+#include "runtime/comm/gpu_ranks.h"
 #include "runtime/comm/job_key.h"
 #include "runtime/comm/launch.h"
 #include "runtime/comm/rendezvous.h"
@@ -191,8 +192,9 @@ Result<runtime::train::Outcome> run_rank(const cli::DcrunOptions& options,
                                                 "version of dcrun"));
   if (between_gpus) {
     DC_ASSIGN_OR_RETURN(
-        job, runtime::comm::add_nccl(std::move(job),
-                                     runtime::exec::open_gpu(launch.local_rank, comm.timeout)));
+        job, runtime::comm::add_gpus(std::move(job),
+                                     runtime::exec::open_gpu(launch.local_rank, comm.timeout),
+                                     options.comm));
   }
   auto outcome = base::or_refused(
       [&] { return runtime::train::train(ready->loaded, *job, launch, ready->options); });

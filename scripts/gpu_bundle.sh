@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=build/release out=build/gpu python=build/venv/bin/python
-tests=(dcr_cuda_device_test dcr_cuda_exec_test dcr_cuda_kernel_test cuda_samples_test)
+tests=(dcr_cuda_device_test dcr_cuda_exec_test dcr_cuda_kernel_test cuda_samples_test dcr_comm_ipc_test)
 cmake --build "$build" --target programs "${tests[@]}" >/dev/null
 rm -rf "$out"
 mkdir -p "$out"/{bin,lib,tests,models}

@@ -6,9 +6,9 @@
 #include "cli/commands/commands.h"
 #include "cli/rank_threads.h"
 #include "runtime/comm/agreement.h"
+#include "runtime/comm/gpu_ranks.h"
 #include "runtime/comm/hosts.h"
 #include "runtime/comm/job_key.h"
-#include "runtime/comm/nccl.h"
 #include "runtime/comm/rendezvous.h"
 #include "runtime/exec/open_gpu.h"
 #include "runtime/measure/measure.h"
@@ -139,8 +139,8 @@ Result<std::unique_ptr<runtime::comm::ProcessGroup>> connect(
   DC_ASSIGN_OR_RETURN(std::unique_ptr<runtime::comm::ProcessGroup> job,
                       runtime::comm::connect(launch, comm));
   if (!on_gpus || launch.world == 1) return job;
-  return runtime::comm::add_nccl(std::move(job),
-                                 runtime::exec::open_gpu(launch.local_rank, comm.timeout));
+  return runtime::comm::add_gpus(
+      std::move(job), runtime::exec::open_gpu(launch.local_rank, comm.timeout), arguments.comm);
 }
 
 Status profile_rank(const ProfileArguments& arguments, const runtime::comm::LaunchInfo& launch) {

@@ -155,6 +155,13 @@ base::Status called_off(Operation operation) {
                       std::string(name(operation)) + " was called off by this rank");
 }
 
+base::Status only_for_devices(Operation operation) {
+  return base::Status(
+      base::ErrorKind::Unsupported, "DC6101",
+      std::string(name(operation)) +
+          " of host memory was asked of a communicator of GPUs; please report this");
+}
+
 void TrafficCounter::add(Operation operation, std::span<const CollectiveBuffer> buffers, int rank,
                          int size) {
   int64_t gathered = 0, reduced = 0, sums = 0, across = 0;

@@ -75,6 +75,8 @@ base::Status ranks_disagree(uint64_t mine, int my_rank, uint64_t theirs, int the
 base::Status ranks_late(Operation operation, std::chrono::milliseconds timeout,
                         std::span<const int> ranks, bool arrived);
 base::Status called_off(Operation operation);  // DC6105
+// A control message of a communicator that has none (DC6101).
+base::Status only_for_devices(Operation operation);
 
 // Bytes sent so far. Written by the communication stream, read by any thread.
 class TrafficCounter {

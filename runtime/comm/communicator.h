@@ -44,7 +44,7 @@ Traffic& operator+=(Traffic& sum, const Traffic& more);
 class Communicator {
  public:
   virtual ~Communicator() = default;
-  virtual std::string_view name() const = 0;  // "local", "mpi", "nccl", "tcp"
+  virtual std::string_view name() const = 0;  // "ipc", "local", "mpi", "nccl", "tcp"
   virtual base::Rank rank() const = 0;        // place in the communicator
   virtual int size() const = 0;
   virtual bool sums_in_rank_order() const = 0;

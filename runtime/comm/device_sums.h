@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "runtime/device/stream.h"
 #include "src/base/dtype.h"
@@ -20,12 +21,21 @@ struct Contributions {
   int64_t count = 0;                     // elements
 };
 
+// The same where all of it is memory that the device reaches.
+inline constexpr int kMostMappedRanks = 64;
+struct MappedContributions {
+  std::span<const void* const> inputs;  // by rank, at most kMostMappedRanks
+  base::DType dtype = base::DType::F32;
+  int64_t count = 0;
+};
+
 class DeviceSums {
  public:
   virtual ~DeviceSums() = default;
-  // Issues to the stream what gives the bits of sum_in_rank_order() (sums.h). `sum` may be `own`
-  // where that is f32.
+  // Issues to the stream what gives the bits of sum_in_rank_order() (sums.h). `sum` may be this
+  // rank's own contribution where that is f32.
   virtual void sum(const Contributions& of, float* sum, device::Stream& stream) = 0;
+  virtual void sum(const MappedContributions& of, float* sum, device::Stream& stream) = 0;
 };
 
 }  // namespace dc::runtime::comm

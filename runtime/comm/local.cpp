@@ -28,54 +28,12 @@ base::Status LocalCommunicator::meet(Operation operation) {
   return barrier_.wait(fingerprint(operation, 0, 0));
 }
 
-// Looks for member 0's copy, because the range of a later one may be empty and its address then
-// past the end of the slab.
-const Region* LocalCommunicator::region_of(const Ref& ref) const {
-  const std::byte* origin = static_cast<std::byte*>(ref.data) - members().index * ref.rank_stride;
-  for (const Region& region : shared_->regions) {
-    const int64_t offset = origin - (region.memory->base() + shared_->rank * region.stride);
-    if (offset >= 0 && offset < region.bytes) return &region;
-  }
-  return nullptr;
-}
-
-base::Status LocalCommunicator::check_in_slab(Operation operation, const Ref& ref,
-                                              const CollectiveBuffer& buffer, bool whole,
-                                              base::DType dtype) const {
-  if (buffer.elements == 0) return base::ok_status();
-  const Region* region = region_of(ref);
-  bool inside = region != nullptr;
-  for (int peer = 0; inside && peer < size(); ++peer) {
-    const int64_t bytes =
-        (whole ? buffer.elements : owned_elements(buffer, peer)) * base::byte_size(dtype);
-    const std::byte* slab = region->memory->base() + members().at(peer) * region->stride;
-    const int64_t offset = at_peer(ref, peer) - slab;
-    inside = bytes == 0 || (offset >= 0 && offset + bytes <= region->bytes);
-  }
-  if (inside) return base::ok_status();
-  return refused(std::string(dc::runtime::comm::name(operation)) +
-                 " was given memory outside the slab; this is a fault in the plan or in dcrun, "
-                 "please report it");
-}
-
-std::byte* LocalCommunicator::at_peer(const Ref& ref, int peer) const {
-  const Region* region = region_of(ref);
-  if (region == nullptr) return static_cast<std::byte*>(ref.data);  // of an empty value: never read
-  return static_cast<std::byte*>(ref.data) + (members().at(peer) - shared_->rank) * region->stride +
-         (peer - members().index) * ref.rank_stride;
-}
-
 base::Status LocalCommunicator::enter(Operation operation,
                                       std::span<const CollectiveBuffer> buffers,
                                       uint64_t* fingerprint) {
   const int me = members().index;
   DC_RETURN_IF_ERROR(check_buffers(operation, buffers, me, size()));
-  for (const CollectiveBuffer& b : buffers) {
-    const bool whole = operation != Operation::AllGather;
-    DC_RETURN_IF_ERROR(check_in_slab(operation, b.input, b, whole, b.dtype));
-    if (operation != Operation::AllReduce) continue;
-    DC_RETURN_IF_ERROR(check_in_slab(operation, b.output, b, true, base::DType::F32));
-  }
+  DC_RETURN_IF_ERROR(shared_->slabs.check(operation, buffers, members()));
   *fingerprint = dc::runtime::comm::fingerprint(operation, buffers);
   return barrier_.wait(*fingerprint);
 }
@@ -192,13 +150,9 @@ LocalProcessGroup::LocalProcessGroup(std::shared_ptr<LocalRank> shared,
       device_(device),
       control_(shared_, 0, all_ranks(shared_->rank, shared_->page.world())) {}
 
-base::Result<Slab> LocalProcessGroup::allocate(int64_t bytes) {
-  if (bytes < 0) return refused("a slab of negative size was asked for");
-  const int64_t page = bytes >= kLargePage ? kLargePage : kSmallPage;
-  const int64_t stride = base::round_up(std::max<int64_t>(bytes, 1), page),
-                total = stride * shared_->page.world();
+base::Result<std::shared_ptr<device::DeviceMemory>> LocalProcessGroup::share(int64_t bytes) {
   DC_RETURN_IF_ERROR(control_.meet(Operation::Allocate));
-  const base::Status offered = shared_->rank == 0 ? source_->offer(total) : base::ok_status();
+  const base::Status offered = shared_->rank == 0 ? source_->offer(bytes) : base::ok_status();
   int32_t failed = offered.ok() ? 0 : 1;
   DC_RETURN_IF_ERROR(control_.broadcast(&failed, sizeof(failed), {0}));
   if (!offered.ok()) return offered;
@@ -206,10 +160,23 @@ base::Result<Slab> LocalProcessGroup::allocate(int64_t bytes) {
     return base::Status(base::ErrorKind::OutOfMemory, "DC6129",
                         "rank 0 could not get memory for the slabs; see its message");
   }
+  return source_->take(bytes);
+}
+
+// The slabs side by side.
+base::Result<Slab> LocalProcessGroup::allocate(int64_t bytes) {
+  if (bytes < 0) return refused("a slab of negative size was asked for");
+  const int64_t page = bytes >= kLargePage ? kLargePage : kSmallPage;
+  const int64_t stride = base::round_up(std::max<int64_t>(bytes, 1), page);
+  const int world = shared_->page.world();
+  DC_RETURN_IF_ERROR(control_.meet(Operation::Allocate));
   DC_RETURN_IF_ERROR(check_equal_slabs(control_, bytes));
-  DC_ASSIGN_OR_RETURN(auto memory, source_->take(total));
-  std::byte* mine = memory->base() + shared_->rank * stride;
-  shared_->regions.push_back({std::move(memory), stride, bytes});
+  DC_ASSIGN_OR_RETURN(auto memory, share(stride * world));
+  std::vector<std::byte*> slabs;
+  for (int rank = 0; rank < world; ++rank) slabs.push_back(memory->base() + rank * stride);
+  std::byte* mine = slabs[static_cast<size_t>(shared_->rank)];
+  shared_->memories.push_back(std::move(memory));
+  shared_->slabs.add(std::move(slabs), bytes);
   return Slab{mine, bytes};
 }
 

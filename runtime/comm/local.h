@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/comm/barrier.h"
+#include "runtime/comm/mapped_slabs.h"
 #include "runtime/comm/rendezvous.h"
 #include "runtime/device/memory_map.h"
 
@@ -24,13 +25,6 @@ class RegionSource {
   virtual void stop_watching() {}
 };
 
-// Memory of all ranks side by side: rank r's part starts at base + r * stride.
-struct Region {
-  std::shared_ptr<device::DeviceMemory> memory;
-  int64_t stride = 0;
-  int64_t bytes = 0;  // that each rank may use
-};
-
 // What the communicators of one rank share.
 struct LocalRank {
   LocalRank(int rank, std::shared_ptr<device::Mapping> control, ControlPage page)
@@ -39,7 +33,9 @@ struct LocalRank {
   std::shared_ptr<device::Mapping> control;
   ControlPage page;
   std::chrono::milliseconds timeout{0};
-  std::vector<Region> regions;  // grows in ProcessGroup::allocate only, never during a collective
+  // They grow in ProcessGroup::allocate only, never during a collective.
+  std::vector<std::shared_ptr<device::DeviceMemory>> memories;
+  MappedSlabs slabs;
 };
 
 class LocalCommunicator final : public Communicator {
@@ -69,12 +65,9 @@ class LocalCommunicator final : public Communicator {
   const Members& members() const { return barrier_.members(); }
   base::Status enter(Operation operation, std::span<const CollectiveBuffer> buffers,
                      uint64_t* fingerprint);
-  const Region* region_of(const Ref& ref) const;
-  // OK when what will be read of every rank (its range, or the whole value) lies in that rank's
-  // slab.
-  base::Status check_in_slab(Operation operation, const Ref& ref, const CollectiveBuffer& buffer,
-                             bool whole, base::DType dtype) const;
-  std::byte* at_peer(const Ref& ref, int peer) const;
+  std::byte* at_peer(const Ref& ref, int peer) const {
+    return shared_->slabs.at_peer(ref, members(), peer);
+  }
   void gather(const CollectiveBuffer& buffer, const Ref& from, base::DType dtype,
               device::Stream& stream) const;
   void reduce(const CollectiveBuffer& buffer, float* output, device::Stream& stream);
@@ -93,6 +86,7 @@ class LocalProcessGroup final : public ProcessGroup {
   Communicator& control() override { return control_; }
   device::Device& device() override { return device_; }
   base::Result<Slab> allocate(int64_t bytes) override;
+  base::Result<std::shared_ptr<device::DeviceMemory>> share(int64_t bytes) override;
   base::Result<std::unique_ptr<Communicator>> open_communicator(
       std::span<const int> ranks) override;
   void leave(const base::Status& why) override;

@@ -3,17 +3,10 @@
 
 #include <memory>
 
-#include "runtime/comm/device_sums.h"
+#include "runtime/comm/gpu_options.h"
 #include "runtime/comm/rendezvous.h"
 
 namespace dc::runtime::comm {
-
-// What ranks on GPUs need besides the communicators of their hosts.
-struct GpuOptions {
-  device::Device* device = nullptr;           // of kind Cuda, of this rank; outlives the job
-  std::unique_ptr<DeviceSums> sums;           // on that device
-  std::chrono::milliseconds timeout{600000};  // as CommOptions has it
-};
 
 // The ranks of `hosts`, connected on the CPU device, whose slabs are now allocated on GPUs and
 // whose communicators are NCCL's. `gpu`: what this rank has, or why it has none. Collective: fails

@@ -8,12 +8,6 @@ namespace {
 using base::Status;
 using device::CudaStream;
 
-Status only_for_devices(Operation operation) {
-  return Status(base::ErrorKind::Unsupported, "DC6101",
-                std::string(name(operation)) +
-                    " of host memory was asked of a communicator of GPUs; please report this");
-}
-
 // One rank's part of a gather: what it sends, where the parts lie.
 struct GatheredPart {
   std::byte* own;

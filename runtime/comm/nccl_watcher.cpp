@@ -115,7 +115,7 @@ Status NcclWatcher::explain(const NcclLink& link, int error, std::unique_lock<st
   }
   const bool by_peer = error == kNcclRemoteError;
   const char* cure = error == kNcclInvalidUsage
-                         ? "; each rank of a host needs a separate GPU"
+                         ? "; each rank of a host needs a separate GPU, or --comm auto"
                          : "; set NCCL_DEBUG=WARN to see where, and look for another rank's "
                            "message or for Xid in the kernel's log";
   return Status(by_peer ? ErrorKind::PeerDied : ErrorKind::Unavailable, "DC6163",

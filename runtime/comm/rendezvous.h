@@ -46,6 +46,9 @@ class ProcessGroup {
   // lives as long as the job. May be called again, but not while a collective runs; all slabs of a
   // job may be used in collectives. Opens no communicator: open_communicator() opens one per call.
   virtual base::Result<Slab> allocate(int64_t bytes) = 0;
+  // Zero-filled memory of the device that all ranks map, where they can: of the host's ranks by the
+  // local communicator. Collective: all ranks call it with the same `bytes`. Unsupported (81).
+  virtual base::Result<std::shared_ptr<device::DeviceMemory>> share(int64_t bytes);
   // After allocate. Of `ranks`, ascending, this one among them. All ranks of the job call it, in
   // the same order; those that name the same ranks get a communicator of these.
   virtual base::Result<std::unique_ptr<Communicator>> open_communicator(

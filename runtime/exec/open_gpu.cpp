@@ -1,5 +1,7 @@
 #include "runtime/exec/open_gpu.h"
 
+#include <algorithm>
+
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/kernel/cuda/rank_sums.h"
 
@@ -11,6 +13,12 @@ class GpuSums final : public comm::DeviceSums {
   explicit GpuSums(std::unique_ptr<kernel::cuda::RankSums> sums) : sums_(std::move(sums)) {}
   void sum(const comm::Contributions& of, float* sum, device::Stream& stream) override {
     sums_->sum({of.own, of.others, of.stride, of.rank, of.ranks, of.count, sum}, of.dtype, stream);
+  }
+  void sum(const comm::MappedContributions& of, float* sum, device::Stream& stream) override {
+    static_assert(comm::kMostMappedRanks == kernel::cuda::kMostMappedRanks);
+    kernel::cuda::MappedRankSum all{{}, static_cast<int64_t>(of.inputs.size()), of.count, sum};
+    std::ranges::copy(of.inputs, all.inputs);
+    sums_->sum(all, of.dtype, stream);
   }
 
  private:

@@ -1,7 +1,8 @@
 // A rank's GPU, with what collectives between GPUs need of it.
 #pragma once
 
-#include "runtime/comm/nccl.h"
+#include "runtime/comm/gpu_options.h"
+#include "src/base/status.h"
 
 namespace dc::runtime::exec {
 

@@ -6,9 +6,9 @@ import os
 
 from gpu_runner import Failed
 
-# What asks a double to fail or is of it alone; what needs oneDNN, which the bundle does not have; f64, whose functions are the library's on a GPU, with other
-# last bits.
-LEFT_OUT = "*DeathTest*:*OfTheDouble*:NoCudaDevice*:*/NoCudaDevice*:Nvrtc*:KernelCompiler*:CudaOutputLayer*:*CudaOperators*/f64"
+# What asks a double to fail or is of it alone; what needs oneDNN or NCCL, which the bundle does not have; f64, whose functions are the library's on a GPU, with
+# other last bits.
+LEFT_OUT = "*DeathTest*:*OfTheDouble*:NoCudaDevice*:*/NoCudaDevice*:Nvrtc*:KernelCompiler*:CudaOutputLayer*:IpcChoice*:*CudaOperators*/f64"
 
 
 def tests_of(runner, program, *options):

@@ -6,6 +6,7 @@ import os
 import shutil
 
 from gpu_runner import Failed
+from gpu_tests import by_suites
 
 STEPS = 4
 
@@ -22,7 +23,7 @@ def train(runner, name, *options, **more):
 
 
 def train_plan(runner, plan, *options, world=1, steps=STEPS, seconds=60, saves=True, before=(), **more):
-    """Rows of metrics and the saved bytes."""
+    """Rows of metrics, each with what carried the collectives, and the saved bytes."""
     folder = runner.folder()
     metrics, saved = os.path.join(folder, "metrics.jsonl"), os.path.join(folder, "saved.safetensors")
     command = [*before, runner.program("bin", "dcrun"), *(["-n", str(world)] if world > 1 else []), plan]
@@ -35,7 +36,7 @@ def train_plan(runner, plan, *options, world=1, steps=STEPS, seconds=60, saves=T
         with open(saved, "rb") as file:
             tensors = file.read()
     shutil.rmtree(folder)
-    return [row for row in rows if "loss" in row], tensors
+    return [row | {"communicator": rows[0]["communicator"]} for row in rows if "loss" in row], tensors
 
 
 def worst_difference(expected, rows):
@@ -50,6 +51,8 @@ def compare(runner, model):
     rows, saved = train(runner, name, world=world)
     worst = worst_difference(model["expected"], rows)
     figures = {"worst_difference": worst, "allowed": model["tolerance"]}
+    if world > 1:
+        figures["communicator"] = rows[0]["communicator"]
     ok = worst <= model["tolerance"]
     for what, options in (("again", ()), ("no graph, poisoned", ("--no-graph", "--poison"))):
         other, bytes_again = train(runner, name, *options, world=world)
@@ -89,11 +92,10 @@ def training(runner):
 
 
 def ranks(runner):
-    """Several ranks, a GPU for each."""
-    several = [model for model in models(runner) if 1 < model["world"] <= runner.gpus]
-    if not several:
-        return True, {"left_out": f"no model is for several ranks and {runner.gpus} GPUs"}
-    return attempts(runner, several)
+    """Several ranks, a GPU for each, or sharing one: models, and what every communicator does where ranks map each other's memory."""
+    ok, figures = attempts(runner, [model for model in models(runner) if model["world"] > 1])
+    passed, figures["collectives"] = by_suites(runner, "dcr_comm_ipc_test", 60)
+    return ok and passed, figures
 
 
 def sanitizer(runner):

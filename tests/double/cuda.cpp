@@ -30,10 +30,6 @@ constexpr int kInvalidHandle = 400, kNotReady = 600;
 // event of one that is over.
 constexpr int kUnsupported = 900, kUnjoined = 904, kIsolation = 905, kCapturedEvent = 907;
 
-#define DC_MAY_FAIL(name)                                               \
-  if (const int asked = asked_to_fail(#name); asked != 0) return asked; \
-  if (dc::gpu_double::lasting_error() != 0) return dc::gpu_double::lasting_error()
-
 // The driver's own stream, which no other waits for: they are non-blocking. Leaked, as on a GPU.
 Stream& default_stream() {
   static auto* const stream = new Stream();
@@ -159,6 +155,10 @@ int cuDeviceGetName(char* name, int length, int) {
   std::strncpy(name, "a GPU that is none", static_cast<size_t>(length));
   return 0;
 }
+int cuDeviceGetUuid_v2(cuda::Uuid* uuid, int device) {
+  std::snprintf(uuid->bytes, sizeof uuid->bytes, "double %d", device);
+  return 0;
+}
 int cuDevicePrimaryCtxRetain(cuda::Context* context, int) {
   *context = reinterpret_cast<cuda::Context>(&Memory::instance());
   return asked_to_fail("cuDevicePrimaryCtxRetain");
@@ -183,9 +183,11 @@ int cuMemHostAlloc(void** address, size_t bytes, unsigned) {
   DC_MAY_FAIL(cuMemHostAlloc);
   if (bytes == 0) return kInvalidValue;
   *address = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  if (*address != nullptr) (void)Memory::instance().add_host(*address, bytes);
   return *address ? 0 : cuda::kOutOfMemory;
 }
 int cuMemFreeHost(void* address) {
+  (void)Memory::instance().remove_host(address);
   std::free(address);
   return 0;
 }
@@ -261,15 +263,6 @@ int cuStreamWaitEvent(cuda::StreamHandle stream, cuda::EventHandle event, unsign
     std::unique_lock lock(of(event).mutex);
     of(event).changed.wait(
         lock, [&] { return of(event).reached >= wanted || dc::gpu_double::lasting_error() != 0; });
-  });
-  return 0;
-}
-
-int cuStreamWriteValue32_v2(cuda::StreamHandle stream, cuda::Address to, uint32_t value, unsigned) {
-  DC_MAY_FAIL(cuStreamWriteValue32);
-  of(stream).add([=] {
-    auto* word = reinterpret_cast<uint32_t*>(Memory::instance().resolve(to));
-    std::atomic_ref<uint32_t>(*word).store(value, std::memory_order_release);
   });
   return 0;
 }

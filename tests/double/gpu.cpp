@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -32,6 +33,8 @@ std::byte* map(size_t bytes, int protection) {
   void* at = mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return at == MAP_FAILED ? nullptr : static_cast<std::byte*>(at);
 }
+
+size_t whole_pages(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 std::atomic<int> lasting{0};
 
@@ -87,30 +90,84 @@ Memory::Memory()
       hidden_(map(kReserved, PROT_NONE)),
       limit_(static_cast<size_t>(number("DOUBLE_MEMORY", int64_t{1} << 32))) {}
 
-uint64_t Memory::allocate(size_t bytes) {
-  const std::lock_guard lock(mutex_);
-  const size_t taken = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  if (used_ + taken > limit_ || next_ + taken + kAlignment > kReserved) return 0;
-  if (mprotect(hidden_ + next_, taken, PROT_READ | PROT_WRITE) != 0) return 0;
-  std::fill_n(hidden_ + next_, taken, std::byte{0xA5});  // a GPU's memory is not zero either
+uint64_t Memory::take_address(size_t pages_bytes) {
+  if (next_ + pages_bytes + kAlignment > kReserved) return 0;
   const uint64_t address = reinterpret_cast<uintptr_t>(shown_ + next_);
-  next_ += taken + kAlignment;  // one page that belongs to none
-  used_ += taken;
-  blocks_.emplace_back(address, bytes);
+  next_ += pages_bytes + kAlignment;  // one page that belongs to none
   return address;
 }
 
-bool Memory::release(uint64_t address) {
+uint64_t Memory::allocate(size_t bytes) {
   const std::lock_guard lock(mutex_);
-  const auto block = std::find_if(blocks_.begin(), blocks_.end(),
-                                  [&](const auto& b) { return b.first == address; });
-  if (block == blocks_.end()) return false;
-  const size_t taken = (block->second + kAlignment - 1) / kAlignment * kAlignment;
-  used_ -= taken;
+  const size_t taken = whole_pages(bytes);
+  if (used_ + taken > limit_) return 0;
+  const uint64_t address = take_address(taken);
+  if (address == 0 || mprotect(resolve(address), taken, PROT_READ | PROT_WRITE) != 0) return 0;
+  std::fill_n(resolve(address), taken, std::byte{0xA5});  // a GPU's memory is not zero either
+  used_ += taken;
+  blocks_.push_back({address, bytes});
+  return address;
+}
+
+bool Memory::end(uint64_t address, bool is_imported) {
+  const std::lock_guard lock(mutex_);
+  const auto block = std::ranges::find(blocks_, address, &Block::address);
+  if (block == blocks_.end() || block->is_imported != is_imported) return false;
+  const size_t taken = whole_pages(block->bytes);
+  if (!is_imported) used_ -= taken;
   (void)mmap(resolve(address), taken, PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  if (block->file >= 0) close(block->file);
   blocks_.erase(block);
   return true;
+}
+bool Memory::release(uint64_t address) { return end(address, false); }
+bool Memory::close_import(uint64_t address) { return end(address, true); }
+
+int Memory::share(uint64_t address, size_t* bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto block = std::ranges::find(blocks_, address, &Block::address);
+  if (block == blocks_.end() || block->is_imported) return -1;
+  *bytes = block->bytes;
+  if (block->file >= 0) return block->file;
+  const size_t taken = whole_pages(block->bytes);
+  const int file = memfd_create("memory of a GPU that is none", MFD_CLOEXEC);
+  if (file < 0 || write(file, resolve(address), taken) != static_cast<ssize_t>(taken) ||
+      mmap(resolve(address), taken, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) ==
+          MAP_FAILED)
+    return -1;
+  block->file = file;
+  return file;
+}
+
+uint64_t Memory::import(int file, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const size_t taken = whole_pages(bytes);
+  const uint64_t address = take_address(taken);
+  if (address == 0 || mmap(resolve(address), taken, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                           file, 0) == MAP_FAILED)
+    return 0;
+  blocks_.push_back({address, bytes, -1, true});
+  return address;
+}
+
+bool Memory::add_host(const void* at, size_t bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(at);
+  const std::lock_guard lock(mutex_);
+  for (const auto& [other, length] : host_)
+    if (begin < other + length && other < begin + bytes) return false;
+  host_[begin] = bytes;
+  return true;
+}
+bool Memory::remove_host(const void* at) {
+  const std::lock_guard lock(mutex_);
+  return host_.erase(reinterpret_cast<uintptr_t>(at)) == 1;
+}
+bool Memory::reaches(uint64_t address, size_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(host_, [&](const auto& known) {
+    return address >= known.first && address + bytes <= known.first + known.second;
+  });
 }
 
 std::byte* Memory::resolve(uint64_t address) const {
@@ -127,8 +184,8 @@ bool Memory::holds(uint64_t address, size_t bytes) const {
   if (!is_of_gpu(address)) return address != 0;
   const std::lock_guard lock(mutex_);
   return std::any_of(blocks_.begin(), blocks_.end(), [&](const auto& block) {
-    return address >= block.first && address - block.first <= block.second &&
-           bytes <= block.second - (address - block.first);
+    return address >= block.address && address - block.address <= block.bytes &&
+           bytes <= block.bytes - (address - block.address);
   });
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -23,6 +24,11 @@ int asked_to_fail(const char* name);
 // How many there were, of those that can be asked to fail.
 int calls_of(const char* name);
 
+// Begins a call of the driver, which fails for good after a fault.
+#define DC_MAY_FAIL(name)                                                               \
+  if (const int asked = dc::gpu_double::asked_to_fail(#name); asked != 0) return asked; \
+  if (dc::gpu_double::lasting_error() != 0) return dc::gpu_double::lasting_error()
+
 // Memory that the host cannot touch: at `shown` there is nothing, the bytes are elsewhere.
 class Memory {
  public:
@@ -35,16 +41,36 @@ class Memory {
   bool is_of_gpu(uint64_t address) const;
   // Whether all of [address, address + bytes) is one allocation, or memory of the host.
   bool holds(uint64_t address, size_t bytes) const;
+  // Memory of the host that was allocated for the GPU or registered: only there streams write and
+  // wait for numbers. False if some of it is registered, or if it is not.
+  bool add_host(const void* at, size_t bytes);
+  bool remove_host(const void* at);
+  bool reaches(uint64_t address, size_t bytes) const;
+  // A file with the bytes of an allocation, in which they are from now on; -1 if there is none. For
+  // times when no stream uses them.
+  int share(uint64_t address, size_t* bytes);
+  // The bytes of such a file of another process; 0 if they cannot be mapped. Not to be released.
+  uint64_t import(int file, size_t bytes);
+  bool close_import(uint64_t address);
   void limit(size_t bytes);
   size_t free_bytes() const, total_bytes() const;
 
  private:
   Memory();
-  struct Block;
+  struct Block {
+    uint64_t address;
+    size_t bytes;
+    int file = -1;  // where the bytes are shared
+    bool is_imported = false;
+  };
+  // The next address that is free, for so many whole pages; 0 if there is none.
+  uint64_t take_address(size_t pages_bytes);
+  bool end(uint64_t address, bool is_imported);
   mutable std::mutex mutex_;
   std::byte *shown_ = nullptr, *hidden_ = nullptr;
   size_t next_ = 0, used_ = 0, limit_ = 0;
-  std::deque<std::pair<uint64_t, size_t>> blocks_;
+  std::deque<Block> blocks_;
+  std::map<uint64_t, size_t> host_;  // bytes by address
 };
 
 // Work that is captured: each piece after some earlier ones.

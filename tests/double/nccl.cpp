@@ -231,6 +231,7 @@ int in_group(Calls calls) {
 using namespace dc::runtime::comm;  // NOLINT: the functions below belong to no namespace
 using dc::runtime::device::cuda::StreamHandle;
 
+#undef DC_MAY_FAIL
 #define DC_MAY_FAIL(name) \
   if (const int asked = asked_to_fail(#name); asked != 0) return asked
 

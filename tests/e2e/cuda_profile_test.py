@@ -44,7 +44,7 @@ def classifier():
 def profile(model, ranks, *options, **more):
     """(path, document, what was said)"""
     path = running.fresh(".json")
-    surroundings = {**os.environ, **environment(DOUBLE_PAUSE_US="2", **more)}
+    surroundings = {**os.environ, **environment(**{"DOUBLE_PAUSE_US": "2", "DOUBLE_GPUS": str(ranks), **more})}
     said = running.run([DCC, "profile", model, "-n", str(ranks), *CUDA, *options, "-o", path], env=surroundings, anew=True).stdout
     with open(path) as file:
         return path, json.load(file), said
@@ -109,7 +109,7 @@ class CudaProfileTest(unittest.TestCase):
                 figures = report["prediction"]["figures_ns"]
                 self.assertGreater(2 * figures["measured"], sum(figures.values()), figures)
                 expected = running.train(running.compile_plan(classifier(), ranks, 0), classifier(), ranks, 2)
-                got = running.train(plan, classifier(), ranks, 2, environment=environment())  # on the plan's device
+                got = running.train(plan, classifier(), ranks, 2, environment=environment(DOUBLE_GPUS=str(ranks)))  # on the plan's device
                 self.assertEqual(got.header["communicator"], "nccl" if ranks > 1 else "local")
                 for one, other in zip(expected.steps, got.steps, strict=True):
                     self.assertAlmostEqual(one["loss"], other["loss"], delta=2e-5 * abs(one["loss"]))
@@ -170,7 +170,7 @@ class CudaProfileTest(unittest.TestCase):
                 self.refused(69, "DC6142", ranks=ranks, DOUBLE_GPUS="0")
                 self.refused(69, "DC6150", ranks=ranks, missing=("nvrtc",))
                 self.refused(69, "DC6157", ranks=ranks, missing=("cublasLt",))
-        self.refused(69, "DC6160", ranks=2, missing=("nccl",))
+        self.refused(69, "DC6160", "--comm", "tcp", ranks=2, missing=("nccl",))
 
     def test_a_full_gpu(self):
         self.refused(80, "end what else uses it", DOUBLE_MEMORY="20000")

@@ -78,7 +78,7 @@ class CudaTest(unittest.TestCase):
                 plan = running.compile_plan(self.model, world, zero, accumulation)
                 expected = running.train(plan, self.model, world, STEPS)
                 got = self.train(plan, world, *CUDA)
-                self.assertEqual(got.header["communicator"], "nccl" if world > 1 else "local")
+                self.assertEqual(got.header["communicator"], "ipc" if world > 1 else "local")
                 for name in ("loss", "grad_norm"):
                     for one, other in zip(expected.steps, got.steps, strict=True):
                         self.assertAlmostEqual(one[name], other[name], delta=2e-5 * abs(one[name]))
@@ -88,6 +88,23 @@ class CudaTest(unittest.TestCase):
                 again = self.train(plan, world, *CUDA, "--no-graph", "--poison")
                 self.assertEqual(again.numbers(), got.numbers())
                 self.assertEqual(again.tensors(), got.tensors())
+                if world == 1:
+                    continue
+                each = self.train(plan, world, *CUDA, DOUBLE_GPUS=str(world))
+                self.assertEqual(each.header["communicator"], "nccl")
+                self.assertEqual(each.numbers(), got.numbers())
+                self.assertEqual(each.tensors(), got.tensors())
+
+    def test_ranks_of_a_host_need_no_nccl(self):
+        """Each with a GPU; and as was asked for, where there is one."""
+        plan = running.compile_plan(self.model, 2, 3)
+        with_nccl = self.train(plan, 2, *CUDA, DOUBLE_GPUS="2")
+        for options, more in (((), {"missing": ("nccl",)}), ((), {"DOUBLE_NCCL": "21703"}), (("--comm", "local"), {})):
+            with self.subTest(options=options, more=more):
+                got = self.train(plan, 2, *CUDA, *options, DOUBLE_GPUS="2", **more)
+                self.assertEqual(got.header["communicator"], "ipc")
+                self.assertEqual(got.numbers(), with_nccl.numbers())
+                self.assertEqual(got.tensors(), with_nccl.tensors())
 
     def test_transformers_train_as_on_the_cpu(self):
         """Attention with shared keys, embeddings, norms, losses; f32 and bf16. Ranks that shard have equal bits again without a graph."""
@@ -161,8 +178,8 @@ class CudaTest(unittest.TestCase):
                 self.refused(world, 69, "DC6142", DOUBLE_GPUS="0")
                 self.refused(world, 69, "DC6150", missing=("nvrtc",))
                 self.refused(world, 69, "DC6157", missing=("cublasLt",))
-        self.refused(2, 69, "DC6160", missing=("nccl",))
-        self.refused(2, 69, "DC6161", DOUBLE_NCCL="21703")
+        self.refused(2, 69, "DC6160", "--comm", "tcp", missing=("nccl",))
+        self.refused(2, 69, "DC6161", "--comm", "tcp", DOUBLE_NCCL="21703")
 
     def test_without_cuda_cpus_train_as_with_it(self):
         plan = running.compile_plan(self.model, 2, 3)
@@ -178,10 +195,16 @@ class CudaTest(unittest.TestCase):
     def test_a_gpu_that_fails(self):
         """All ranks' GPUs fail here, at one call of their own; each says so."""
         self.refused(1, 69, "DC6143", DOUBLE_FAIL="cuLaunchKernel:20:719")
-        self.refused(2, 69, "DC6143", DOUBLE_FAIL="cuStreamWriteValue32:9:719")
+        for gpus in ("1", "2"):
+            self.refused(2, 69, "DC6143", DOUBLE_GPUS=gpus, DOUBLE_FAIL="cuStreamWriteValue32:9:719")
+
+    def test_a_driver_that_shares_no_memory(self):
+        """Other processes' memory, or the host's."""
+        for call in ("cuIpcGetMemHandle", "cuIpcOpenMemHandle", "cuMemHostRegister"):
+            self.refused(2, 69, "DC6149", DOUBLE_FAIL=f"{call}:1:801")
 
     def test_a_lost_connection(self):
-        self.refused(2, 83, "rank 1", DOUBLE_NCCL_ERROR="1:4:6")
+        self.refused(2, 83, "rank 1", DOUBLE_GPUS="2", DOUBLE_NCCL_ERROR="1:4:6")
 
     def test_what_is_not_there(self):
         self.refused(1, 81, "DC6625", "--trace", running.fresh(".json"))

@@ -10,18 +10,13 @@ namespace {
 
 using base::ErrorKind;
 using base::Status;
+using cuda::address_of;
 using Memory = base::Result<std::unique_ptr<DeviceMemory>>;
-
-cuda::Address address_of(const void* at) { return reinterpret_cast<uintptr_t>(at); }
-std::byte* pointer_to(cuda::Address address) {
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver gives addresses as numbers
-  return reinterpret_cast<std::byte*>(static_cast<uintptr_t>(address));
-}
 
 class GpuMemory final : public DeviceMemory {
  public:
   GpuMemory(const CudaDevice& device, cuda::Address address, int64_t bytes)
-      : DeviceMemory(pointer_to(address), bytes), device_(device) {}
+      : DeviceMemory(cuda::pointer_to(address), bytes), device_(device) {}
   ~GpuMemory() override {
     device_.use();
     (void)device_.driver().free(address_of(base()));
@@ -190,6 +185,11 @@ void CudaStream::write(uint32_t* to, uint32_t value) {
   check(driver_.write_value(handle_, address_of(to), value, 0), "a note of progress");
 }
 
+void CudaStream::wait_for(const uint32_t* at, uint32_t value) {
+  use();
+  check(driver_.wait_value(handle_, address_of(at), value, cuda::kAtLeast), "a wait for a number");
+}
+
 void CudaStream::fill(std::byte* to, std::byte value, int64_t bytes) {
   if (bytes == 0) return;
   use();
@@ -311,6 +311,11 @@ int CudaDevice::attribute(int which) const {
   int value = 0;
   (void)driver_.device_attribute(&value, which, ordinal_);
   return value;
+}
+cuda::Uuid CudaDevice::uuid() const {
+  cuda::Uuid uuid{};
+  (void)driver_.device_uuid(&uuid, ordinal_);
+  return uuid;
 }
 int CudaDevice::architecture() const {
   return 10 * attribute(cuda::kMajor) + attribute(cuda::kMinor);

@@ -22,8 +22,15 @@ class CudaStream final : public Stream {
   void write_timestamp(Timestamp& to) override;  // of this device
   base::Status drain() override;
 
-  // Writes a number, for the host to see, into 4 bytes of host memory that the device allocated.
+  // Writes a number, when everything issued before is done, into 4 bytes of host memory that the
+  // device allocated or registered.
   void write(uint32_t* to, uint32_t value);
+  // What is issued afterwards runs when 4 bytes of such memory are at least a value, as numbers
+  // that begin again after 2^32 are compared. The GPU does not compute while it waits.
+  void wait_for(const uint32_t* at, uint32_t value);
+  // The first failure of a call that issued to this stream; drain() also hears of what failed
+  // later.
+  const base::Status& failure() const { return failed_; }
 
   cuda::StreamHandle handle() const { return handle_; }
   // Whether the driver records what is issued, in place of doing it.
@@ -63,6 +70,8 @@ class CudaDevice final : public Device {
 
   const cuda::Driver& driver() const { return driver_; }
   void use() const { (void)driver_.set_context(context_); }  // on the calling thread
+  // Equal in processes that use the same GPU.
+  cuda::Uuid uuid() const;
   // The GPU's architecture, 90 of compute capability 9.0.
   int architecture() const;
   int attribute(int which) const;

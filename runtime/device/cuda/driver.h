@@ -14,6 +14,11 @@
 namespace dc::runtime::device::cuda {
 
 using Address = unsigned long long;  // of device memory, or of pinned host memory
+inline Address address_of(const void* at) { return reinterpret_cast<uintptr_t>(at); }
+inline std::byte* pointer_to(Address address) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver gives addresses as numbers
+  return reinterpret_cast<std::byte*>(static_cast<uintptr_t>(address));
+}
 struct OpaqueContext;
 struct OpaqueStream;
 struct OpaqueEvent;
@@ -28,6 +33,13 @@ using Module = OpaqueModule*;
 using Function = OpaqueFunction*;
 using GraphHandle = OpaqueGraph*;
 using GraphExec = OpaqueGraphExec*;
+struct Uuid {
+  char bytes[16];
+};
+// Of an allocation, for other processes of the host.
+struct IpcHandle {
+  char bytes[64];
+};
 
 // Results (CUresult) that are told apart.
 inline constexpr int kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100;
@@ -36,6 +48,10 @@ inline constexpr int kClockRate = 13, kMultiprocessors = 16, kMemoryClockRate = 
                      kMinor = 76, kSharedBytesOfBlock = 97;
 // Attributes of functions (CUfunction_attribute).
 inline constexpr int kMostSharedBytes = 8;
+// Memory of the host that is registered as it was allocated is at its own address on the device. A
+// mapping of a peer's memory may reach it on another GPU. A wait ends when the value is no longer
+// behind, as numbers that begin again after 2^32 are compared.
+inline constexpr unsigned kDeviceMap = 2, kLazyPeerAccess = 1, kAtLeast = 0;
 // Flags of streams, events and host memory.
 inline constexpr unsigned kNonBlocking = 1, kBlockingSync = 1, kDisableTiming = 2, kPortable = 1;
 // Of records of events that are captured: they belong to the graph and note the time.
@@ -52,6 +68,7 @@ inline constexpr int kCaptureThreadLocal = 1;
   f(cuDeviceGet, device_get, (int* device, int ordinal))                                          \
   f(cuDeviceGetAttribute, device_attribute, (int* value, int attribute, int device))              \
   f(cuDeviceGetName, device_name, (char* name, int length, int device))                           \
+  f(cuDeviceGetUuid_v2, device_uuid, (Uuid* uuid, int device))                                    \
   f(cuDevicePrimaryCtxRetain, retain_context, (Context* context, int device))                     \
   f(cuCtxSetCurrent, set_context, (Context context))                                              \
   f(cuMemGetInfo_v2, memory_info, (size_t* free, size_t* total))                                  \
@@ -59,6 +76,14 @@ inline constexpr int kCaptureThreadLocal = 1;
   f(cuMemFree_v2, free, (Address address))                                                        \
   f(cuMemHostAlloc, allocate_host, (void** address, size_t bytes, unsigned flags))                \
   f(cuMemFreeHost, free_host, (void* address))                                                    \
+  f(cuMemHostRegister_v2, register_host, (void* address, size_t bytes, unsigned flags))           \
+  f(cuMemHostUnregister, unregister_host, (void* address))                                        \
+  f(cuMemHostGetDevicePointer_v2, device_pointer,                                                 \
+    (Address* address, void* of_host, unsigned flags))                                            \
+  f(cuIpcGetMemHandle, export_memory, (IpcHandle* handle, Address address))                       \
+  f(cuIpcOpenMemHandle_v2, import_memory,                                                         \
+    (Address* address, IpcHandle handle, unsigned flags))                                         \
+  f(cuIpcCloseMemHandle, close_import, (Address address))                                         \
   f(cuMemcpy, copy, (Address to, Address from, size_t bytes))                                     \
   f(cuMemcpyAsync, copy_async, (Address to, Address from, size_t bytes, StreamHandle stream))     \
   f(cuMemsetD8_v2, fill, (Address to, unsigned char value, size_t bytes))                         \
@@ -71,6 +96,8 @@ inline constexpr int kCaptureThreadLocal = 1;
   f(cuStreamWaitEvent, wait_event, (StreamHandle stream, EventHandle event, unsigned flags))      \
   f(cuStreamWriteValue32_v2, write_value,                                                         \
     (StreamHandle stream, Address to, uint32_t value, unsigned flags))                            \
+  f(cuStreamWaitValue32_v2, wait_value,                                                           \
+    (StreamHandle stream, Address at, uint32_t value, unsigned flags))                            \
   f(cuStreamBeginCapture_v2, begin_capture, (StreamHandle stream, int mode))                      \
   f(cuStreamEndCapture, end_capture, (StreamHandle stream, GraphHandle* graph))                   \
   f(cuGraphInstantiateWithFlags, instantiate_graph,                                               \

@@ -34,7 +34,8 @@ void run_split(comm::ProcessGroup& job, const Split& split, comm::Slab slab, com
     return faults->push_back("the communicator has other members than were asked for");
   std::vector<std::string> sums;
   std::thread thread([&] { run_sums(*all.value(), job.device(), second, &sums); });
-  comm::Communicator* control = group.name() == "nccl" ? nullptr : &group;
+  const bool has_control = job.device().kind() != base::DeviceKind::Cuda;
+  comm::Communicator* control = has_control ? &group : nullptr;
   Suite(control, group, job.device(), slab, 10'000 * (ranks[0] + 1), faults).run();
   thread.join();
   faults->insert(faults->end(), sums.begin(), sums.end());

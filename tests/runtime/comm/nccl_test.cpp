@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "runtime/comm/nccl.h"
 #include "runtime/comm/nccl_communicator.h"
 #include "runtime/comm/nccl_pieces.h"
 #include "runtime/exec/open_gpu.h"

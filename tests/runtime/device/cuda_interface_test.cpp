@@ -24,6 +24,10 @@ static_assert(kSharedBytesOfBlock == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_B
               kMostSharedBytes == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 static_assert(kNonBlocking == CU_STREAM_NON_BLOCKING && kBlockingSync == CU_EVENT_BLOCKING_SYNC &&
               kDisableTiming == CU_EVENT_DISABLE_TIMING && kPortable == CU_MEMHOSTALLOC_PORTABLE);
+static_assert(kPortable == CU_MEMHOSTREGISTER_PORTABLE &&
+              kDeviceMap == CU_MEMHOSTREGISTER_DEVICEMAP &&
+              kLazyPeerAccess == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS &&
+              kAtLeast == CU_STREAM_WAIT_VALUE_GEQ);
 
 }  // namespace
 }  // namespace dc::runtime::device::cuda

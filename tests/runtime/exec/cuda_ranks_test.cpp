@@ -1,9 +1,10 @@
-// Plans with collectives between GPUs, on the doubles of the driver, NVRTC and NCCL (tests/double),
-// next to the local communicator on the CPU: equal bits.
+// Plans with collectives between GPUs, by NCCL and by CUDA IPC, on the doubles of the driver, NVRTC
+// and NCCL (tests/double), next to the local communicator on the CPU: equal bits.
 #include <gtest/gtest.h>
 
 #include <random>
 
+#include "runtime/comm/gpu_ranks.h"
 #include "runtime/exec/executor.h"
 #include "runtime/exec/open_gpu.h"
 #include "tests/runtime/comm/conformance.h"
@@ -136,11 +137,14 @@ std::vector<std::byte> run_steps(const RandomCollectives& hand, comm::ProcessGro
   return all;
 }
 
-class CudaRanks : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, CudaRanks, testing::Values(2, 3));
+// How many ranks, and what is asked for: all have the same GPU.
+class CudaRanks : public testing::TestWithParam<std::tuple<int, const char*>> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, CudaRanks,
+                         testing::Combine(testing::Values(2, 3), testing::Values("tcp", "auto")));
 
 TEST_P(CudaRanks, CollectivesGiveTheBitsOfTheCpu) {
-  const int world = GetParam();
+  const auto [world, backend] = GetParam();
+  const bool by_nccl = std::string_view(backend) == "tcp";
   for (uint32_t seed = 1; seed <= 10; ++seed) {
     const RandomCollectives hand(world, seed);
     std::vector<std::vector<std::byte>> on_cpu(static_cast<size_t>(world)), on_gpu = on_cpu;
@@ -151,9 +155,10 @@ TEST_P(CudaRanks, CollectivesGiveTheBitsOfTheCpu) {
     std::vector<std::thread> threads;
     for (size_t rank = 0; rank < hosts.size(); ++rank) {
       threads.emplace_back([&, rank] {
-        auto job = comm::add_nccl(std::move(hosts[rank]),
-                                  exec::open_gpu(0, std::chrono::milliseconds(60'000)));
+        auto job = comm::add_gpus(std::move(hosts[rank]),
+                                  exec::open_gpu(0, std::chrono::milliseconds(60'000)), backend);
         DC_ASSERT_OK(job.status());
+        EXPECT_EQ((*job)->name(), by_nccl ? "nccl" : "ipc");
         on_gpu[rank] = run_steps(hand, **job);
       });
     }

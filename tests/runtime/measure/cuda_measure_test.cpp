@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "runtime/comm/nccl.h"
 #include "runtime/exec/open_gpu.h"
 #include "runtime/measure/busy.h"
 #include "runtime/measure/machine.h"

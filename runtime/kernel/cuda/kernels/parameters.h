@@ -66,6 +66,14 @@ struct RankSum {
   float* sum;  // may be `own`
 };
 
+// The same where all ranks' elements are in memory that this GPU reaches.
+inline constexpr int kMostMappedRanks = 64;
+struct MappedRankSum {
+  const void* inputs[kMostMappedRanks];  // by rank
+  int64_t ranks, count;
+  float* sum;  // may be one of the inputs
+};
+
 // Rows of logits, of the element type that the kernel is for, each with its class.
 struct CrossEntropy {
   void* logits;

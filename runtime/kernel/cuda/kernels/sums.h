@@ -61,6 +61,18 @@ inline void rank_sum(const RankSum& parameters) {
   }
 }
 
+template <typename T>
+inline void mapped_rank_sum(const MappedRankSum& parameters) {
+  const auto load = [&](int64_t rank, int64_t element) {
+    return scalar::load(static_cast<const T*>(parameters.inputs[rank])[element]);
+  };
+  for (int64_t i = first_element<int64_t>(); i < parameters.count; i += all_threads<int64_t>()) {
+    float sum = load(0, i);
+    for (int64_t rank = 1; rank < parameters.ranks; ++rank) sum += load(rank, i);
+    parameters.sum[i] = sum;
+  }
+}
+
 // One thread.
 template <typename T>
 inline void add_loss(const AddLoss& parameters) {
