@@ -386,6 +386,7 @@ class Block {
         threads_(threads),
         ended_(threads),
         warps_((threads + kWarp - 1) / kWarp),
+        groups_((threads + kGroup - 1) / kGroup),
         copies_(threads),
         stacks_(new char[threads * kStack]) {
     turns_.begun = true;
@@ -397,10 +398,13 @@ class Block {
     block_ = {count};
     for (size_t w = 0; w < warps_.size(); ++w)
       warps_[w] = {{std::min(kWarp, count - static_cast<unsigned>(w) * kWarp)}};
+    std::ranges::fill(groups_, Barrier{kGroup});
     std::ranges::fill(copies_, Copies());
     for (size_t t = 0; t < count; ++t) begin_thread(t);
+    goes_on_ = true;
     for (bool any = true; any;) {
-      any = false;
+      if (!goes_on_) fail("the threads of a block wait for some that do not come");
+      any = goes_on_ = false;
       for (const unsigned next : drawn_order(count)) {
         now_ = next;
         if (ended_[now_]) continue;
@@ -418,19 +422,22 @@ class Block {
   }
   void together(void* own, void (*all)(void* const* lanes)) {
     Warp& warp = warps_[now_ / kWarp];
-    if (warp.barrier.threads != kWarp || (warp.barrier.arrived > 0 && warp.all != all)) {
-      std::fputs("the threads of a warp do not all do the same\n", stderr);
-      std::abort();
-    }
+    if (warp.barrier.threads != kWarp || (warp.barrier.arrived > 0 && warp.all != all))
+      fail("the threads of a warp do not all do the same");
     warp.all = all;
     warp.lanes[now_ % kWarp] = own;
     if (++warp.barrier.arrived == kWarp) all(warp.lanes);
     wait_at(warp.barrier);
   }
+  void meet_group() {
+    Barrier& group = groups_[now_ / kGroup];
+    ++group.arrived;
+    wait_at(group);
+  }
   Copies& copies() { return copies_[now_]; }
 
  private:
-  static constexpr unsigned kWarp = 32;
+  static constexpr unsigned kWarp = 32, kGroup = 4 * kWarp;
   struct Warp {
     Barrier barrier;
     void (*all)(void* const* lanes) = nullptr;  // what its threads do together
@@ -442,6 +449,11 @@ class Block {
     barrier.open_if_full();
     do pass(threads_[now_], turns_);
     while (barrier.passed == before);
+    goes_on_ = true;
+  }
+  [[noreturn]] static void fail(const char* why) {
+    std::fprintf(stderr, "the double of a GPU: %s\n", why);
+    std::abort();
   }
   void leave(Barrier& barrier) {
     --barrier.threads;
@@ -463,8 +475,9 @@ class Block {
   static void begin(unsigned high, unsigned low) {
     // NOLINTNEXTLINE(performance-no-int-to-ptr): makecontext passes numbers
     auto* self = reinterpret_cast<Block*>((static_cast<uintptr_t>(high) << 32) | low);
+    self->goes_on_ = true;
     self->entry_(self->parameters_);
-    self->ended_[self->now_] = true;
+    self->ended_[self->now_] = self->goes_on_ = true;
     self->leave(self->block_);
     self->leave(self->warps_[self->now_ / kWarp].barrier);
     end(self->turns_);
@@ -478,8 +491,10 @@ class Block {
   Turn turns_;
   std::vector<Turn> threads_;
   std::vector<bool> ended_;
+  bool goes_on_ = true;  // some thread, since the last round
   Barrier block_;
   std::vector<Warp> warps_;
+  std::vector<Barrier> groups_;
   std::vector<Copies> copies_;
   std::unique_ptr<char[]> stacks_;
 };
@@ -512,6 +527,7 @@ extern "C" void gpu_double_barrier() { dc::gpu_double::block_now->barrier(); }
 extern "C" void gpu_double_together(void* own, void (*all)(void* const* lanes)) {
   dc::gpu_double::block_now->together(own, all);
 }
+extern "C" void gpu_double_meet_group() { dc::gpu_double::block_now->meet_group(); }
 extern "C" void gpu_double_copy(void* to, const void* from, size_t bytes) {
   dc::gpu_double::block_now->copies().begun.push_back({to, from, bytes});
 }

@@ -184,6 +184,7 @@ inline void begin_products() {}
 inline void end_products() { warp_words::begun().back().ends_group = true; }
 template <int kLeft>
 inline void wait_for_products() {
+  gpu_double_meet_group();
   auto& begun = warp_words::begun();
   int left = 0;
   size_t count = begun.size();
