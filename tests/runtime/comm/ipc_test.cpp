@@ -108,6 +108,25 @@ TEST(IpcCommunicator, RefusesMemoryOutsideOfTheSlabs) {
   EXPECT_THAT(faults, testing::IsEmpty());
 }
 
+// At once: what it was waiting for may have come, and its sums are none.
+TEST(IpcCommunicator, IsNotHealthyWhenAMemberHasGivenUp) {
+  const Faults faults = as_threads(2, [](comm::ProcessGroup& job) -> Faults {
+    auto communicator = job.open_communicator();
+    if (!communicator.ok()) return {communicator.status().to_string()};
+    if (!(*communicator)->health().ok()) return {"ill from the beginning"};
+    const bool gives_up = job.control().rank().v == 1;
+    if (!job.control().barrier().ok()) return {"no barrier"};
+    if (gives_up) (*communicator)->abort();
+    if (!job.control().barrier().ok()) return {"no barrier"};
+    const Status status = (*communicator)->health();
+    if (!job.control().barrier().ok()) return {"no barrier"};
+    if (status.ok()) return {"healthy"};
+    if (status.code() != (gives_up ? "DC6105" : "DC6164")) return {status.to_string()};
+    return {};
+  });
+  EXPECT_THAT(faults, testing::IsEmpty());
+}
+
 // Who carries the collectives: of ranks as threads, whose NCCL and GPU are the same.
 std::string carrier(const char* backend) {
   auto hosts = comm::connect_threads(2, {});

@@ -143,7 +143,8 @@ INSTANTIATE_TEST_SUITE_P(Ranks, CudaRanks,
                          testing::Combine(testing::Values(2, 3), testing::Values("tcp", "auto")));
 
 TEST_P(CudaRanks, CollectivesGiveTheBitsOfTheCpu) {
-  const auto [world, backend] = GetParam();
+  const int world = std::get<0>(GetParam());
+  const char* const backend = std::get<1>(GetParam());
   const bool by_nccl = std::string_view(backend) == "tcp";
   for (uint32_t seed = 1; seed <= 10; ++seed) {
     const RandomCollectives hand(world, seed);
