@@ -43,7 +43,7 @@ std::string KernelCompiler::path_of(const KernelSource& source) const {
     add(header.name);
     add(header.text);
   }
-  for (const std::string& option : Nvrtc::options(architecture_)) add(option);
+  for (const std::string& option : nvrtc_.options(architecture_)) add(option);
   add(nvrtc_.version());
   return directory_ + "/" + std::string(base::kKernelFolder) + "/" + hash.hex() +
          std::string(base::kKernelExtension);

@@ -79,16 +79,20 @@ std::string Nvrtc::version() const { return std::to_string(major_) + "." + std::
 
 // Equal numbers on every device: no fused multiply-add unless a kernel asks for it, subnormals are
 // kept, quotients and square roots are rounded once.
-std::vector<std::string> Nvrtc::options(int architecture) {
+std::vector<std::string> Nvrtc::options(int architecture) const {
   // Instructions that compute capability 9.0 alone has, too (kernels/warpgroup.h).
   const char* const own = architecture == 90 ? "a" : "";
-  return {"--gpu-architecture=sm_" + std::to_string(architecture) + own,
-          "--std=c++20",
-          "--device-as-default-execution-space",
-          "--fmad=false",
-          "--ftz=false",
-          "--prec-div=true",
-          "--prec-sqrt=true"};
+  std::vector<std::string> all = {"--gpu-architecture=sm_" + std::to_string(architecture) + own,
+                                  "--std=c++20",
+                                  "--device-as-default-execution-space",
+                                  "--fmad=false",
+                                  "--ftz=false",
+                                  "--prec-div=true",
+                                  "--prec-sqrt=true"};
+  // Without textures and the runtime's calls, which kernels do not use: a fifth of the time less.
+  constexpr int kKnowsMinimal = 13;
+  if (major_ >= kKnowsMinimal) all.push_back("--minimal");
+  return all;
 }
 
 base::Result<std::string> Nvrtc::compile(const KernelSource& source, int architecture) const {
@@ -103,7 +107,7 @@ base::Result<std::string> Nvrtc::compile(const KernelSource& source, int archite
     names.push_back(header.name);
     texts.push_back(header.text);
   }
-  const std::vector<std::string> chosen = Nvrtc::options(architecture);
+  const std::vector<std::string> chosen = this->options(architecture);
   for (const std::string& option : chosen) options.push_back(option.c_str());
   NvrtcProgram program = nullptr;
   const std::string file = source.name + ".cu";

@@ -55,7 +55,7 @@ class Nvrtc {
 
   std::string version() const;  // "13.0"
   // Options that decide the machine code, as the library takes them.
-  static std::vector<std::string> options(int architecture);
+  std::vector<std::string> options(int architecture) const;
   // Machine code for an architecture: 90 is sm_90. Unsupported (81), DC6153, if the library does
   // not know it; Internal (70), DC6154, with the library's log if the text does not compile.
   base::Result<std::string> compile(const KernelSource& source, int architecture) const;
