@@ -249,8 +249,10 @@ Memory CudaDevice::allocate(int64_t bytes) {
 }
 
 Memory CudaDevice::map_shared(int, int64_t) {
-  return Status(ErrorKind::Unsupported, "DC6145",
-                "ranks on GPUs cannot share memory yet; run one rank, or with --device cpu");
+  return Status(
+      ErrorKind::Unsupported, "DC6145",
+      "memory of a GPU is not made of a host's descriptor: ranks on GPUs are connected by "
+      "add_gpus(); please report this");
 }
 
 Memory CudaDevice::allocate_host(int64_t bytes) {
