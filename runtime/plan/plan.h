@@ -226,8 +226,9 @@ struct Parameter {
   int32_t group = 0;
   int64_t shard = 0;             // elements of a flat shard
   int32_t trainable_index = -1;  // column of the table
-  int32_t gradient =
-      -1;  // f32 tensor with the reduced, scaled gradient (whole or flat shard); -1 if frozen
+  // Floating tensor with the reduced gradient (whole or flat shard), which is yet to be scaled; -1
+  // if frozen.
+  int32_t gradient = -1;
   int32_t gradient_ready = -1;  // it is valid after this instruction of the step program
   bool operator==(const Parameter&) const = default;
 };

@@ -7,6 +7,7 @@
 #include "runtime/kernel/host_transfer.h"
 #include "runtime/plan/mesh.h"
 #include "runtime/plan/state_entries.h"
+#include "src/base/step_scalars.h"
 
 namespace dc::runtime::train {
 
@@ -36,7 +37,8 @@ Result<std::unique_ptr<GradientDump>> GradientDump::create(const std::string& fo
       auto file, checkpoint::TensorFile::create(folder + "/gradients.safetensors",
                                                 std::move(tensors), {{"format", "pt"}}, control));
   const int32_t program = plan.step.empty() ? -1 : plan.step.back().program;
-  std::unique_ptr<GradientDump> dump(new GradientDump(std::move(file), program));
+  std::unique_ptr<GradientDump> dump(
+      new GradientDump(std::move(file), program, plan.hyperparameters));
   dump->entries_ = std::move(entries);
   return dump;
 }
@@ -64,6 +66,9 @@ Status GradientDump::write(const exec::Executor& executor, const Entry& entry, i
   const kernel::BoundTensor gradient = executor.tensor(entry.tensor);
   const int64_t bytes = base::byte_size(gradient.dtype);
   constexpr int64_t kChunk = checkpoint::StateMemory::kChunkElements;
+  kernel::HostCopy hyperparameters(executor.device(), executor.tensor(hyperparameters_));
+  hyperparameters.download();
+  const auto scale = static_cast<float>(hyperparameters.as<double>()[base::kHyperGradScale]);
   std::vector<std::byte> chunk(static_cast<size_t>(std::min(range.count, kChunk) * bytes));
   std::vector<float> rounded(static_cast<size_t>(std::min(range.count, kChunk)));
   for (int64_t done = 0; done < range.count; done += kChunk) {
@@ -71,6 +76,7 @@ Status GradientDump::write(const exec::Executor& executor, const Entry& entry, i
     kernel::download_elements(executor.device(), gradient, from + done, count, chunk.data());
     kernel::convert(gradient.dtype, chunk.data(), base::DType::F32, base::DType::F32,
                     rounded.data(), count);
+    for (float& element : std::span(rounded.data(), static_cast<size_t>(count))) element *= scale;
     DC_RETURN_IF_ERROR(
         file_.write_bytes(entry.name, range.first + done,
                           std::as_bytes(std::span(rounded.data(), static_cast<size_t>(count)))));

@@ -30,14 +30,16 @@ class GradientDump {
     int32_t place = -1;  // of the range that this rank writes, counted in shards; -1: none
     bool written = false;
   };
-  GradientDump(checkpoint::TensorFile file, int32_t program)
-      : file_(std::move(file)), program_(program) {}
-  // A range of a parameter's gradient, which begins at element `from` of this rank's tensor.
+  GradientDump(checkpoint::TensorFile file, int32_t program, int32_t hyperparameters)
+      : file_(std::move(file)), program_(program), hyperparameters_(hyperparameters) {}
+  // A range of a parameter's gradient, scaled, which begins at element `from` of this rank's
+  // tensor.
   base::Status write(const exec::Executor& executor, const Entry& entry, int64_t from,
                      plan::ElementRange range);
 
   checkpoint::TensorFile file_;
-  int32_t program_;  // the one that holds the update
+  int32_t program_;          // the one that holds the update
+  int32_t hyperparameters_;  // tensor
   std::vector<Entry> entries_;
 };
 

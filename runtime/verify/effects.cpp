@@ -8,7 +8,7 @@ namespace {
 
 constexpr NativeKernel kNative[] = {
     {"dc.accumulate", "ur"},
-    {"dc.adamw", "uuurrr"},
+    {"dc.adamw", "uuurrrw", 0, false, 1},
     {"dc.add_loss", "ur"},
     {"dc.cast", "r", 1},
     {"dc.copy", "wr"},
@@ -18,9 +18,8 @@ constexpr NativeKernel kNative[] = {
     {"dc.linear_cross_entropy", "rrrr", 4},
     {"dc.clip_and_check", "wrr"},
     {"dc.check_finite", "urr"},
-    {"dc.scale", "ur", 1, true},
-    {"dc.sgd", "uurrr"},
-    {"dc.square_sum", "ur"},
+    {"dc.sgd", "uurrrw", 0, false, 1},
+    {"dc.square_sum", "urr"},
     {"dc.zero", "w"},
 };
 
@@ -117,15 +116,18 @@ Effects native(const plan::Instruction& in) {
   for (size_t i = 0; i < in.args.size(); ++i) {
     const plan::Arg& arg = in.args[i];
     if (arg.kind == plan::ArgKind::Tensor || arg.kind == plan::ArgKind::Tensors) ++tensors;
-    if (arg.kind != plan::ArgKind::Tensor || i >= wanted) continue;
+    if (arg.kind != plan::ArgKind::Tensor || i >= wanted || i != leading) continue;
     ++leading;
     if (row->operands[i] != 'w') add(effects.reads, arg.i);
     if (row->operands[i] != 'r') add(effects.writes, arg.i);
   }
-  if (tensors != wanted || leading != wanted || in.outputs.size() > row->results) {
+  const size_t least = wanted - row->perhaps;
+  if (tensors < least || leading != tensors || in.outputs.size() > row->results) {
     return unknown("has " + std::to_string(tensors) + " tensors and " +
                    std::to_string(in.outputs.size()) + " outputs, where this kernel takes " +
-                   std::to_string(wanted) + " and " + std::to_string(row->results));
+                   std::to_string(least) +
+                   (least < wanted ? " or " + std::to_string(wanted) : std::string()) + " and " +
+                   std::to_string(row->results));
   }
   for (int32_t id : in.outputs) add(effects.writes, id);
   return effects;

@@ -21,6 +21,7 @@ struct NativeKernel {
   std::string_view op, operands;
   size_t results = 0;     // at most so many; the others are not wanted
   bool in_place = false;  // result 0 is operand 0
+  size_t perhaps = 0;     // so many of the last operands may be missing
 };
 std::span<const NativeKernel> native_kernels();  // by name
 

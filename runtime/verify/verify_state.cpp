@@ -61,8 +61,8 @@ std::string parameter_mismatch(const plan::Plan& plan, const plan::Parameter& p,
   if (p.gradient < 0 || p.gradient_ready < 0) return "is trainable and has no gradient";
   const plan::Tensor& gradient = tensor_at(plan, p.gradient);
   const int64_t elements = base::numel(gradient.sizes);
-  if (gradient.dtype != base::DType::F32 || (elements != *count && elements != p.shard)) {
-    return "has a gradient that is neither its whole nor its shard in f32";
+  if (!base::is_floating(gradient.dtype) || (elements != *count && elements != p.shard)) {
+    return "has a gradient that is neither its whole nor its shard in a floating type";
   }
   const plan::Slice& slice = plan.slices[static_cast<size_t>(gradient.slice)];
   if (slice.space != plan::Space::Device) return "has a gradient outside the device";

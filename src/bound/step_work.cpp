@@ -60,8 +60,15 @@ class Reader {
     Work work;
     if (ir::is_start(node.kind) || node.stream != 0) return work;
     if (copies_may_go_ && (node.kind == OpKind::Copy || node.kind == OpKind::Cast)) return work;
+    base::Nanos time = sim::node_time(program.step, program.graph, node, cost_);
+    if (copies_may_go_ && ir::copy_of_parameter(node).valid()) {
+      Node alone = node;
+      alone.operands.pop_back();
+      alone.kernel = {};
+      time = std::min(time, sim::node_time(program.step, program.graph, alone, cost_));
+    }
     work[ir::is_update(node.kind) ? Resource::Update : Resource::Compute] =
-        static_cast<double>(sim::node_time(program.step, program.graph, node, cost_).v);
+        static_cast<double>(time.v);
     return work;
   }
 

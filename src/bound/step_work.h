@@ -17,7 +17,7 @@ struct StepWork {
 };
 
 // Repeats included. `copies_may_go`: offloading a new value can replace the kernel that rounds or
-// copies it.
+// copies it, or takes the rounding out of an update.
 StepWork work_of(const std::vector<const ProgramView*>& programs, const cost::CostModel& cost,
                  LeastTime& least, bool copies_may_go);
 

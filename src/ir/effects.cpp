@@ -40,6 +40,11 @@ Space kernel_space(const Graph& graph, const Node& node) {
   return node.results.empty() ? Space::Device : graph.value(node.results[0]).location.space;
 }
 
+ValueId copy_of_parameter(const Node& node) {
+  const auto operand = is_update(node.kind) ? optional_operand(node.kind) : std::nullopt;
+  return operand && *operand < node.operands.size() ? node.operands[*operand] : ValueId{};
+}
+
 bool writes(const Node& node, size_t operand) { return writes(node.kind, operand); }
 
 bool reads(const Node& node, size_t operand) {

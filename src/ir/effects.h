@@ -21,6 +21,9 @@ ValueId view_root(const Graph& graph, ValueId value);
 // that reads a copy on the host or makes its result there.
 Space kernel_space(const Graph& graph, const Node& node);
 
+// What an update makes a copy of its parameter; invalid for other nodes, and if it has none.
+ValueId copy_of_parameter(const Node& node);
+
 bool writes(const Node& node, size_t operand);  // in place
 // False if nothing of what the operand held matters to the node.
 bool reads(const Node& node, size_t operand);

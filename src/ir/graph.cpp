@@ -136,6 +136,14 @@ void Graph::set_operand(NodeId id, int index, ValueId value_id) {
   edit(value_id).uses.push_back(Use{id, index});
 }
 
+void Graph::drop_last_operand(NodeId id) {
+  Node& reader = edit(id);
+  const auto last = static_cast<int>(reader.operands.size()) - 1;
+  drop_use(reader.operands.back(), Use{id, last});
+  reader.operands.pop_back();
+  reader.kernel = {};
+}
+
 void Graph::set_type(ValueId id, TensorType type) {
   Value& changed = edit(id);
   changed.type = std::move(type);

@@ -151,6 +151,7 @@ class Graph {
   Node& insert_aten(NodeId before, Overload overload, ValueList operands,
                     std::vector<NewValue> results, std::vector<Arg> args, Origin origin);
   void set_operand(NodeId node, int index, ValueId value);
+  void drop_last_operand(NodeId node);
   // The only way to change dtype, shape or strides of a value: the kernels that read or write it
   // become others.
   void set_type(ValueId value, TensorType type);

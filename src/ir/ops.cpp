@@ -20,6 +20,10 @@ constexpr OperandInfo write(std::string_view name, OperandRole role = Plain) {
 constexpr OperandInfo update(std::string_view name, OperandRole role = Plain) {
   return {name, Access::Update, role};
 }
+constexpr OperandInfo perhaps(OperandInfo operand) {
+  operand.is_needed = false;
+  return operand;
+}
 
 constexpr AttributeUse need(Attr attribute) { return {attribute, true}; }
 constexpr AttributeUse may(Attr attribute) { return {attribute, false}; }
@@ -170,6 +174,11 @@ std::optional<size_t> gradient_operand(OpKind kind) {
     if (operands[i].role == OperandRole::Gradient) return i;
   }
   return std::nullopt;
+}
+std::optional<size_t> optional_operand(OpKind kind) {
+  const std::span<const OperandInfo> operands = info(kind).operands();
+  if (operands.empty() || operands.back().is_needed) return std::nullopt;
+  return operands.size() - 1;
 }
 
 const AtenInfo* aten_info(std::string_view overload) {

@@ -29,9 +29,10 @@ struct OperandInfo {
   std::string_view name;
   Access access = Access::Read;
   OperandRole role = OperandRole::Plain;
+  bool is_needed = true;  // else it is the last one, and may be missing
 };
 
-inline constexpr size_t kMaxOperands = 6;
+inline constexpr size_t kMaxOperands = 7;
 
 // Attributes of our own ops.
 enum class Attr : uint8_t {
@@ -94,7 +95,7 @@ OpKind done_of(OpKind start);  // requires is_start
 
 bool is_model_op(OpKind kind);  // an operator of ATen, or several in one kernel
 bool is_update(OpKind kind);    // adamw, sgd
-bool is_tail(OpKind kind);      // accumulate, scale, square_sum
+bool is_tail(OpKind kind);      // accumulate, square_sum
 // True if the op changes the bytes of that operand in place; ATen's never do.
 bool writes(OpKind kind, size_t operand);
 bool writes_any(OpKind kind);
@@ -102,6 +103,8 @@ bool writes_any(OpKind kind);
 std::optional<Attr> attribute_of(OpKind kind, std::string_view text);
 // Position of the operand that is a gradient.
 std::optional<size_t> gradient_operand(OpKind kind);
+// Position of the operand that may be missing.
+std::optional<size_t> optional_operand(OpKind kind);
 
 // Rough class of an ATen overload: the analytic cost model and the scratch estimate go by it.
 enum class AtenClass : uint8_t {

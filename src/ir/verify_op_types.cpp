@@ -17,9 +17,11 @@ class OpChecker {
   Status run() const {
     const OpInfo& wanted = info(node_.kind);
     const bool is_counted = node_.kind != OpKind::Fused;  // its expression says how many
-    if (is_counted && (node_.operands.size() != wanted.operand_count ||
+    const size_t most = wanted.operand_count, least = optional_operand(node_.kind).value_or(most);
+    if (is_counted && (node_.operands.size() < least || node_.operands.size() > most ||
                        node_.results.size() != wanted.result_count)) {
-      return bad("DC2105", "this op takes " + std::to_string(wanted.operand_count) +
+      return bad("DC2105", "this op takes " + std::to_string(least) +
+                               (least < most ? " or " + std::to_string(most) : std::string()) +
                                " operands and gives " + std::to_string(wanted.result_count) +
                                " results");
     }
@@ -345,13 +347,6 @@ class OpChecker {
                : wrong("the loss must be one floating number");
   }
 
-  Status scale() const {
-    DC_RETURN_IF_ERROR(dense(0));
-    if (in(0).dtype != DType::F32) return wrong("operand 0 must be f32");
-    DC_RETURN_IF_ERROR(hyperparameters(1));
-    return out() == in(0) ? Status() : wrong("the result must have the type of operand 0");
-  }
-
   Status flatten() const {
     DC_RETURN_IF_ERROR(dense(0));
     const bool flat = out().shape == Shape{in(0).numel()} && out().is_contiguous() &&
@@ -370,8 +365,8 @@ class OpChecker {
 
   Status square_sum() const {
     DC_RETURN_IF_ERROR(row(0));
-    DC_RETURN_IF_ERROR(dense(1));
-    if (in(1).dtype != DType::F32) return wrong("operand 1 must be f32");
+    DC_RETURN_IF_ERROR(gradient(1));
+    DC_RETURN_IF_ERROR(hyperparameters(2));
     const bool whole = node_.integer(Attr::Whole) != 0;
     if (in(1).numel() != node_.integer(whole ? Attr::Elements : Attr::Shard))
       return wrong("operand 1 must hold the whole value or the shard, as `whole` says");
@@ -423,23 +418,41 @@ class OpChecker {
     return producer.kind == OpKind::ReloadStart && scope_.entry[producer.operands[0].index()] >= 0;
   }
 
-  // Of an optimizer: parameter and state first, then the gradient, scalars, hyperparameters.
+  Status gradient(size_t operand) const {
+    DC_RETURN_IF_ERROR(dense(operand));
+    return base::is_floating(in(operand).dtype)
+               ? Status()
+               : wrong("operand " + std::to_string(operand) + " must be a gradient");
+  }
+
+  // Of an optimizer: parameter and state first, then the gradient, scalars, hyperparameters, and
+  // perhaps the parameter's copy.
   Status update() const {
     const size_t gradient = gradient_operand(node_.kind).value();
-    for (size_t i = 0; i < gradient; ++i) {
-      if (!is_state_or_copy(node_.operands[i]))
-        return wrong("operand " + std::to_string(i) + " must be state");
-    }
-    for (size_t i = 0; i <= gradient; ++i) {
+    const auto is_of_parameter = [&](size_t i, bool must_be_state) {
+      const std::string name = "operand " + std::to_string(i);
+      if (must_be_state && !is_state_or_copy(node_.operands[i]))
+        return wrong(name + " must be state");
       DC_RETURN_IF_ERROR(dense(i));
-      if (in(i).dtype != DType::F32 || in(i).numel() != in(0).numel()) {
-        return wrong("operand " + std::to_string(i) +
-                     " must be f32 with as many elements as operand 0");
-      }
+      return in(i).numel() == in(0).numel()
+                 ? Status()
+                 : wrong(name + " must have as many elements as operand 0");
+    };
+    for (size_t i = 0; i < gradient; ++i) {
+      DC_RETURN_IF_ERROR(is_of_parameter(i, true));
+      if (in(i).dtype != DType::F32) return wrong("operand " + std::to_string(i) + " must be f32");
     }
+    DC_RETURN_IF_ERROR(is_of_parameter(gradient, false));
+    DC_RETURN_IF_ERROR(this->gradient(gradient));
     DC_RETURN_IF_ERROR(
         tensor(gradient + 1, DType::F64, {base::kScalarFinite + trainable()}, "the f64 scalars"));
-    return hyperparameters(gradient + 2);
+    DC_RETURN_IF_ERROR(hyperparameters(gradient + 2));
+    const size_t copy = gradient + 3;
+    if (copy == node_.operands.size()) return {};
+    DC_RETURN_IF_ERROR(is_of_parameter(copy, true));
+    return base::is_floating(in(copy).dtype) && in(copy).dtype != DType::F32
+               ? Status()
+               : wrong("the copy must be of another floating type than f32");
   }
 
   const Scope& scope_;

@@ -200,10 +200,10 @@ void ProgramEmitter::emit_native(const Node& node, rp::Instruction& instruction)
 }
 
 void ProgramEmitter::emit_kernel(const Node& node) {
-  if (node.kind == OpKind::Scale && node.find(ir::Attr::Param) != nullptr) {
+  if (node.kind == OpKind::SquareSum) {
     auto index = static_cast<size_t>(node.integer(ir::Attr::Param));
     if (index < gradients_.size())
-      gradients_[index] = {memory_.tensor(node.results[0]),
+      gradients_[index] = {memory_.tensor(node.operands[1]),
                            static_cast<int32_t>(program_.instructions.size())};
   }
   emit_on_stream(node, kernel(node));

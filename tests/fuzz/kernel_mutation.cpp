@@ -263,8 +263,7 @@ void change_results(KernelInstruction& instruction, Choices& choices) {
 void change_op(KernelInstruction& instruction, Choices& choices) {
   // In place or not is a property of the operator: a result that is an operand stays one.
   if (is_result(instruction, 0)) return;
-  const std::string_view op = kernel_rows()[choices.below(kernel_rows().size())].op;
-  if (op != "dc.scale") instruction.op = op;
+  instruction.op = kernel_rows()[choices.below(kernel_rows().size())].op;
 }
 
 void make_smaller(KernelTensor& tensor, bool is_result) {

@@ -25,6 +25,9 @@ constexpr KernelRow kRows[] = {
     {"dc.accumulate", "sum=f32[37] g=bf16[37] ->"},
     {"dc.adamw",
      "p=f32[37] m=f32[37] v=f32[37] g=f32[37] s=f64[11] h=f64[24] param=1 group=1 clip=true ->"},
+    {"dc.adamw",
+     "p=f32[1100] m=f32[1100] v=f32[1100] g=bf16[1100] s=f64[11] h=f64[24] copy=bf16[1100] param=1 "
+     "group=1 clip=true ->"},
     {"dc.add_loss", "sum=f64[1] loss=f32[1] ->"},
     {"dc.cast", "x=f32[37] -> bf16[37]"},
     {"dc.copy", "to=f32[37] from=f32[37] ->"},
@@ -62,14 +65,13 @@ constexpr KernelRow kRows[] = {
      "t2:i64=sum.dim_IntList(self=a2,dim=[0,1]);->t1,t2' -> f64[9] i64[1,1,9]"},
     {"dc.clip_and_check", "s=f64[11] table=f64[2,5] h=f64[24] clip=true ->"},
     {"dc.check_finite", "s=f64[11] row=f64[5] losses=f64[2] param=1 ->"},
-    {"dc.scale", "x=f32[37] h=f64[24] -> @0"},
     {"dc.sgd",
      "p=f32[37] b=f32[37] g=f32[37] s=f64[11] h=f64[24] param=1 group=1 clip=true momentum=0.9 "
      "nesterov=false ->"},
     {"dc.square_sum",
-     "row=f64[5] g=f32[37] param=1 shard=37 elements=74 whole=false axes=[0] part=20 "
+     "row=f64[5] g=f32[37] h=f64[24] param=1 shard=37 elements=74 whole=false axes=[0] part=20 "
      "decides=true ->"},
-    {"dc.square_sum", "row=f64[5] g=f32[80] param=0 shard=20 elements=74 whole=true ->"},
+    {"dc.square_sum", "row=f64[5] g=bf16[80] h=f64[24] param=0 shard=20 elements=74 whole=true ->"},
     {"dc.zero", "x=f32[37] ->"},
 
     {"aten.addmm.default", "self=f32[7] mat1=f32[5,6] mat2=f32[6,7] -> f32[5,7]"},

@@ -1,6 +1,8 @@
 #include "runtime/kernel/cuda/step_kernels.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <initializer_list>
 
 #include "runtime/kernel/cuda/block.h"
 #include "runtime/kernel/cuda/hand_source.h"
@@ -24,30 +26,41 @@ T* at(const Dense& tensor) {
   return static_cast<T*>(tensor.data);
 }
 
+// Whether four elements may begin at all of these.
+bool in_fours(std::initializer_list<Dense> tensors) {
+  return std::ranges::all_of(tensors, [](const Dense& tensor) {
+    return reinterpret_cast<uintptr_t>(tensor.data) %
+               (4 * static_cast<uintptr_t>(base::byte_size(tensor.dtype))) ==
+           0;
+  });
+}
+
+Updated updated(const Dense& p, const Dense& g, const Dense& copy, bool in_fours) {
+  return {at<float>(p), g.data, copy.data, p.count, in_fours};
+}
+
+// One thread for four elements.
+unsigned update_blocks(const Workshop& workshop, const Dense& p) {
+  return workshop.blocks_for((p.count + 3) / 4);
+}
+
 Made adamw_kernel(Workshop& workshop, Call& call, int32_t) {
   const native::AdamWOperands o = native::read_adamw(call);
   if (!call.ok()) return call.made(nullptr);
-  return workshop.kernel(source_of("dc_adamw", "update.h", "AdamW", "adamw"),
-                         workshop.blocks_for(o.p.count),
-                         AdamW{at<float>(o.p), at<float>(o.m), at<float>(o.v), at<const float>(o.g),
-                               o.p.count, o.control.at()});
+  return workshop.kernel(
+      source_for({o.g.dtype, o.copy.dtype}, "dc_adamw", "update.h", "AdamW", "adamw"),
+      update_blocks(workshop, o.p),
+      AdamW{updated(o.p, o.g, o.copy, in_fours({o.p, o.m, o.v, o.g, o.copy})), at<float>(o.m),
+            at<float>(o.v), o.control.at()});
 }
 
 Made sgd_kernel(Workshop& workshop, Call& call, int32_t) {
   const native::SgdOperands o = native::read_sgd(call);
   if (!call.ok()) return call.made(nullptr);
-  return workshop.kernel(source_of("dc_sgd", "update.h", "Sgd", "sgd"),
-                         workshop.blocks_for(o.p.count),
-                         Sgd{at<float>(o.p), at<float>(o.buffer), at<const float>(o.g), o.p.count,
-                             o.control.at(), o.momentum, o.nesterov});
-}
-
-Made scale_kernel(Workshop& workshop, Call& call, int32_t) {
-  const native::ScaleOperands o = native::read_scale(call);
-  if (!call.ok()) return call.made(nullptr);
-  return workshop.kernel(source_of("dc_scale", "update.h", "Scale", "scale"),
-                         workshop.blocks_for(o.x.count),
-                         Scale{at<float>(o.x), at<const double>(o.hyperparameters), o.x.count});
+  return workshop.kernel(source_for({o.g.dtype, o.copy.dtype}, "dc_sgd", "update.h", "Sgd", "sgd"),
+                         update_blocks(workshop, o.p),
+                         Sgd{updated(o.p, o.g, o.copy, in_fours({o.p, o.buffer, o.g, o.copy})),
+                             at<float>(o.buffer), o.control.at(), o.momentum, o.nesterov});
 }
 
 Made dropout_kernel(Workshop& workshop, Call& call, int32_t) {
@@ -59,21 +72,26 @@ Made dropout_kernel(Workshop& workshop, Call& call, int32_t) {
                                  o.x.count, o.op, o.threshold, o.scale});
 }
 
+Dense counted_range(const native::SquareSumOperands& o) {
+  return {o.g.address() + o.counted.first * base::byte_size(o.g.dtype), o.g.dtype, o.counted.count};
+}
+
 Made square_sum_kernel(Workshop& workshop, Call& call, int32_t stream) {
   const native::SquareSumOperands o = native::read_square_sum(call);
   if (!call.ok()) return call.made(nullptr);
   DC_ASSIGN_OR_RETURN(std::byte* const scratch,
                       workshop.scratch(stream, int64_t{2 * sizeof(double)} * kSquareSumBlocks));
   auto* parts = reinterpret_cast<double*>(scratch);
-  const int64_t most = std::max(o.counted.count, o.checked.count - o.counted.count);
+  const int64_t most = std::max((o.counted.count + 3) / 4, o.checked.count - o.counted.count);
   const auto blocks = static_cast<unsigned>(
       std::min<int64_t>(kSquareSumBlocks, (most + kBlockThreads - 1) / kBlockThreads));
   std::vector<Launch> launches(2);
   DC_ASSIGN_OR_RETURN(
       launches[0],
-      workshop.launch(source_of("dc_square_sum", "sums.h", "SquareSum", "square_sum"), blocks,
-                      SquareSum{at<const float>(o.g), o.counted.first, o.counted.count,
-                                o.checked.first, o.checked.count, parts}));
+      workshop.launch(
+          source_for({o.g.dtype}, "dc_square_sum", "sums.h", "SquareSum", "square_sum"), blocks,
+          SquareSum{o.g.data, at<const double>(o.hyperparameters), o.counted.first, o.counted.count,
+                    o.checked.first, o.checked.count, in_fours({counted_range(o)}), parts}));
   DC_ASSIGN_OR_RETURN(
       launches[1], workshop.launch(source_of("dc_square_sum_of_parts", "sums.h", "SquareSumOfParts",
                                              "square_sum_of_parts"),
@@ -116,7 +134,6 @@ constexpr StepKernelRow kStepKernels[] = {
     {"dc.check_finite", check_finite_kernel},
     {"dc.clip_and_check", clip_and_check_kernel},
     {"dc.dropout", dropout_kernel},
-    {"dc.scale", scale_kernel},
     {"dc.sgd", sgd_kernel},
     {"dc.square_sum", square_sum_kernel},
 };

@@ -1,4 +1,6 @@
 // cast: the same elements in another type.
+#include "runtime/kernel/native/cast.h"
+
 #include "runtime/kernel/native/convert.h"
 #include "runtime/kernel/native/registry.h"
 #include "runtime/kernel/native/vector_clones.h"
@@ -7,7 +9,6 @@ namespace dc::runtime::kernel::native {
 namespace {
 
 using base::DType;
-using Convert = void (*)(void* to, const void* from, int64_t count);
 
 template <typename To, typename From>
 void convert(void* to, const void* from, int64_t count) {
@@ -69,6 +70,8 @@ Convert converter_to(DType from) {
   return nullptr;
 }
 
+}  // namespace
+
 Convert converter(DType to, DType from) {
   if (Convert fast = fast_converter(to, from); fast != nullptr) return fast;
   switch (to) {
@@ -95,6 +98,8 @@ Convert converter(DType to, DType from) {
   }
   return nullptr;
 }
+
+namespace {
 
 class Cast final : public Kernel {
  public:

@@ -1,10 +1,9 @@
-// copy, zero, accumulate, scale: one pass over contiguous memory, element by element.
+// copy, zero, accumulate: one pass over contiguous memory, element by element.
 #include "runtime/kernel/native/elementwise.h"
 
 #include "runtime/kernel/native/convert.h"
 #include "runtime/kernel/native/registry.h"
 #include "runtime/kernel/native/vector_clones.h"
-#include "src/base/step_scalars.h"
 
 namespace dc::runtime::kernel::native {
 namespace {
@@ -19,9 +18,6 @@ DC_VECTOR_CLONES void accumulate_bf16(float* __restrict sum, const BF16* __restr
 }
 DC_VECTOR_CLONES void accumulate_f16(float* __restrict sum, const F16* __restrict g, int64_t n) {
   for (int64_t i = 0; i < n; ++i) sum[i] += widen(g[i]);
-}
-DC_VECTOR_CLONES void scale_f32(float* x, float factor, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) x[i] *= factor;
 }
 
 class Copy final : public Kernel {
@@ -63,20 +59,6 @@ class Accumulate final : public Kernel {
   Dense sum_, g_;
 };
 
-class Scale final : public Kernel {
- public:
-  Scale(Dense x, Dense hyperparameters) : x_(x), hyperparameters_(hyperparameters) {}
-  base::Status launch(device::Stream& stream) override {
-    const auto factor =
-        static_cast<float>(hyperparameters_.on<double>(stream)[base::kHyperGradScale]);
-    if (factor != 1) scale_f32(x_.on<float>(stream), factor, x_.count);
-    return {};
-  }
-
- private:
-  Dense x_, hyperparameters_;
-};
-
 Made make_copy(Call& call) {
   const Dense to = call.operand(0), from = call.operand(1);
   call.require(to.dtype == from.dtype && to.count == from.count,
@@ -94,15 +76,9 @@ Made make_accumulate(Call& call) {
   return call.finish<Accumulate>(operands.sum, operands.g);
 }
 
-Made make_scale(Call& call) {
-  const ScaleOperands operands = read_scale(call);
-  return call.finish<Scale>(operands.x, operands.hyperparameters);
-}
-
 constexpr Row kRows[] = {
     {"dc.accumulate", make_accumulate},
     {"dc.copy", make_copy},
-    {"dc.scale", make_scale},
     {"dc.zero", make_zero},
 };
 
@@ -114,12 +90,6 @@ AccumulateOperands read_accumulate(Call& call) {
                "a gradient must be f32, bf16 or f16");
   call.require(sum.count == g.count, "the gradient and its sum differ in element count");
   return {sum, g};
-}
-
-ScaleOperands read_scale(Call& call) {
-  const Dense x = call.operand(0, DType::F32), hyperparameters = call.operand(1, DType::F64);
-  call.require(hyperparameters.count > base::kHyperGradScale, "the hyperparameters are too short");
-  return {x, hyperparameters};
 }
 
 std::span<const Row> elementwise_kernels() { return kRows; }

@@ -1,4 +1,4 @@
-// The operands of accumulate and scale, checked: kernels of CPUs and of GPUs read them alike.
+// The operands of accumulate, checked: kernels of CPUs and of GPUs read them alike.
 #pragma once
 
 #include "runtime/kernel/native/call.h"
@@ -9,10 +9,5 @@ struct AccumulateOperands {
   Dense sum, g;
 };
 AccumulateOperands read_accumulate(Call& call);
-
-struct ScaleOperands {
-  Dense x, hyperparameters;
-};
-ScaleOperands read_scale(Call& call);
 
 }  // namespace dc::runtime::kernel::native

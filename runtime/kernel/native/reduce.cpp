@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "runtime/kernel/native/convert.h"
+#include "runtime/kernel/native/gradient.h"
 #include "runtime/kernel/native/reduce.h"
 #include "runtime/kernel/native/registry.h"
 #include "runtime/kernel/native/vector_clones.h"
@@ -21,8 +22,11 @@ namespace {
 using base::DType;
 constexpr int64_t kLanes = 16;
 
-DC_VECTOR_CLONES double square_sum(const float* g, int64_t n) {
-  double lanes[kLanes] = {};
+static_assert(kGradientBlock % kLanes == 0);
+
+DC_VECTOR_CLONES void add_squares(double* __restrict sums, const float* __restrict g, int64_t n) {
+  double lanes[kLanes];
+  for (int64_t k = 0; k < kLanes; ++k) lanes[k] = sums[k];
   const int64_t full = n - n % kLanes;
   for (int64_t i = 0; i < full; i += kLanes) {
 #pragma GCC unroll 16
@@ -35,6 +39,15 @@ DC_VECTOR_CLONES double square_sum(const float* g, int64_t n) {
     const double x = static_cast<double>(g[i]);
     lanes[i - full] += x * x;
   }
+  for (int64_t k = 0; k < kLanes; ++k) sums[k] = lanes[k];
+}
+
+double square_sum(GradientReader& g, int64_t first, int64_t count) {
+  double lanes[kLanes] = {};
+  for (int64_t done = 0; done < count; done += kGradientBlock) {
+    const int64_t n = std::min(kGradientBlock, count - done);
+    add_squares(lanes, g.block(first + done, n), n);
+  }
   double sum = 0;
   for (double lane : lanes) sum += lane;
   return sum;
@@ -44,11 +57,13 @@ class SquareSum final : public Kernel {
  public:
   explicit SquareSum(const SquareSumOperands& operands) : o_(operands) {}
   base::Status launch(device::Stream& stream) override {
-    const auto* g = o_.g.on<const float>(stream);
-    double sum = square_sum(g + o_.counted.first, o_.counted.count);
+    const auto scale =
+        static_cast<float>(o_.hyperparameters.on<double>(stream)[base::kHyperGradScale]);
+    GradientReader g(o_.g, stream, scale);
+    double sum = square_sum(g, o_.counted.first, o_.counted.count);
     const int64_t behind = o_.counted.first + o_.counted.count;
-    const double others = square_sum(g + o_.checked.first, o_.counted.first - o_.checked.first) +
-                          square_sum(g + behind, o_.checked.first + o_.checked.count - behind);
+    const double others = square_sum(g, o_.checked.first, o_.counted.first - o_.checked.first) +
+                          square_sum(g, behind, o_.checked.first + o_.checked.count - behind);
     if (!std::isfinite(others)) sum += others;
     o_.row.on<double>(stream)[o_.cell] = sum;
     return {};
@@ -135,7 +150,10 @@ AddLossOperands read_add_loss(Call& call) {
 }
 
 SquareSumOperands read_square_sum(Call& call) {
-  const Dense row = call.operand(0, DType::F64), g = call.operand(1, DType::F32);
+  const Dense row = call.operand(0, DType::F64), g = call.operand(1),
+              hyperparameters = call.operand(2, DType::F64);
+  call.require(base::is_floating(g.dtype), "the gradient must be of a floating type");
+  call.require(hyperparameters.count > base::kHyperGradScale, "the hyperparameters are too short");
   const int64_t columns = row.count, param = call.integer("param");
   const int64_t shard = call.integer("shard"), elements = call.integer("elements");
   const bool whole = call.integer("whole") != 0;
@@ -144,13 +162,13 @@ SquareSumOperands read_square_sum(Call& call) {
     call.require(param >= 0 && param < columns - base::kTableExtra, "'param' is not a column");
     call.require(shard >= 0 && elements >= 0, "'shard' and 'elements' must not be negative");
   }
-  if (!call.ok()) return {g, row, {}, {}, 0};
+  if (!call.ok()) return {g, row, hyperparameters, {}, {}, 0};
   // The shards are those of the ranks along some axes; the ranks that hold the same one split it.
   const bool splits = call.has("axes");
   const uint32_t holders = splits ? call.axes("axes") : plan::kAllAxes;
   const int64_t part = splits ? call.integer("part") : shard;
   call.require(part >= 0 && part <= shard, "'part' is larger than a shard");
-  if (!call.ok()) return {g, row, {}, {}, 0};
+  if (!call.ok()) return {g, row, hyperparameters, {}, {}, 0};
   // Behind all elements where the product does not fit.
   const int64_t before =
       base::checked_mul(call.place(holders), shard).value_or(std::numeric_limits<int64_t>::max());
@@ -163,7 +181,7 @@ SquareSumOperands read_square_sum(Call& call) {
   const bool decides = call.has("decides") && call.integer("decides") != 0;
   call.require(begin <= g.count && valid <= g.count - begin,
                "the gradient is shorter than this rank's range");
-  return {g, row, counted, decides ? ElementRange{begin, valid} : counted, param};
+  return {g, row, hyperparameters, counted, decides ? ElementRange{begin, valid} : counted, param};
 }
 
 CheckFiniteOperands read_check_finite(Call& call) {

@@ -16,9 +16,9 @@ struct ElementRange {
   int64_t first = 0, count = 0;
 };
 // `counted` is what the sum is of; in `checked`, which holds it, no element may be infinite or NaN,
-// or the sum is neither finite.
+// or the sum is neither finite. `g` is of any floating type, and scaled while it is read.
 struct SquareSumOperands {
-  Dense g, row;
+  Dense g, row, hyperparameters;
   ElementRange counted, checked;
   int64_t cell = 0;
 };

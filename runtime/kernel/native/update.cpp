@@ -1,6 +1,10 @@
 // adamw, sgd: loops over the formulas of runtime/kernel/scalar/update.h on contiguous ranges.
 #include "runtime/kernel/native/update.h"
 
+#include <algorithm>
+
+#include "runtime/kernel/native/cast.h"
+#include "runtime/kernel/native/gradient.h"
 #include "runtime/kernel/native/registry.h"
 #include "runtime/kernel/native/vector_clones.h"
 
@@ -73,48 +77,110 @@ ControlOperands read_control(Call& call, size_t scalars_index) {
   return control;
 }
 
-class AdamW final : public Kernel {
- public:
-  explicit AdamW(const AdamWOperands& operands) : o_(operands) {}
-  base::Status launch(device::Stream& stream) override {
-    const scalar::UpdateControl control = o_.control.on(stream);
-    if (!control.allowed()) return {};
-    const AdamWFactors factors = control.adamw();
-    const auto range = factors.lerp < 0.5f ? adamw_range<true> : adamw_range<false>;
-    range(o_.p.on<float>(stream), o_.m.on<float>(stream), o_.v.on<float>(stream),
-          o_.g.on<const float>(stream), o_.p.count, factors);
-    return {};
-  }
+Dense read_gradient(Call& call, size_t index, const Dense& p) {
+  const Dense g = call.operand(index);
+  call.require(base::is_floating(g.dtype), "the gradient must be of a floating type");
+  call.require(g.count >= p.count, "the gradient is shorter than the parameter");
+  return g;
+}
 
- private:
-  AdamWOperands o_;
-};
+// The copy is what may follow the hyperparameters.
+Dense read_copy(Call& call, size_t index, const Dense& p) {
+  if (call.tensor_count() <= index) return {};
+  const Dense copy = call.operand(index);
+  call.require(base::is_floating(copy.dtype) && copy.dtype != DType::F32,
+               "the copy must be of another floating type than f32");
+  call.require(copy.count == p.count, "the copy and the parameter differ in element count");
+  return copy;
+}
 
-class Sgd final : public Kernel {
+// Each block's gradient is read, the block updated and its copy written before the next one.
+class Update : public Kernel {
  public:
-  explicit Sgd(const SgdOperands& operands) : o_(operands) {}
-  base::Status launch(device::Stream& stream) override {
-    const scalar::UpdateControl control = o_.control.on(stream);
-    if (!control.allowed()) return {};
-    const SgdFactors f = control.sgd();
-    auto* p = o_.p.on<float>(stream);
-    auto* buffer = o_.buffer.on<float>(stream);
-    const auto* g = o_.g.on<const float>(stream);
-    const int64_t count = o_.p.count;
-    if (!o_.momentum) {
-      sgd_plain(p, g, count, f);
-    } else if (control.step() <= 1) {
-      sgd_first(p, buffer, g, count, f, o_.nesterov ? f.momentum : 0.0f);
-    } else if (o_.nesterov) {
-      sgd_nesterov(p, buffer, g, count, f);
-    } else {
-      sgd_momentum(p, buffer, g, count, f);
+  base::Status launch(device::Stream& stream) final {
+    const scalar::UpdateControl control = control_.on(stream);
+    const bool allowed = control.allowed();
+    if (!allowed && copy_.data == nullptr) return {};
+    if (allowed) begin(stream, control);
+    GradientReader g(g_, stream, control.gradient_scale());
+    const auto* p = p_.on<const float>(stream);
+    auto* copy = copy_.data == nullptr ? nullptr : copy_.on<std::byte>(stream);
+    for (int64_t first = 0; first < p_.count; first += kGradientBlock) {
+      const int64_t n = std::min(kGradientBlock, p_.count - first);
+      if (allowed) update(first, g.block(first, n), n);
+      if (copy != nullptr) convert_(copy + first * base::byte_size(copy_.dtype), p + first, n);
     }
     return {};
   }
 
+ protected:
+  Update(const ControlOperands& control, const Dense& p, const Dense& g, const Dense& copy)
+      : control_(control),
+        p_(p),
+        g_(g),
+        copy_(copy),
+        convert_(copy.data == nullptr ? nullptr : converter(copy.dtype, DType::F32)) {}
+
  private:
+  virtual void begin(const device::Stream& stream, const scalar::UpdateControl& control) = 0;
+  // Of the elements from `first` on, whose gradient is `g`.
+  virtual void update(int64_t first, const float* g, int64_t n) = 0;
+
+  ControlOperands control_;
+  Dense p_, g_, copy_;
+  Convert convert_;
+};
+
+class AdamW final : public Update {
+ public:
+  explicit AdamW(const AdamWOperands& o) : Update(o.control, o.p, o.g, o.copy), o_(o) {}
+
+ private:
+  void begin(const device::Stream& stream, const scalar::UpdateControl& control) override {
+    factors_ = control.adamw();
+    range_ = factors_.lerp < 0.5f ? adamw_range<true> : adamw_range<false>;
+    p_ = o_.p.on<float>(stream);
+    m_ = o_.m.on<float>(stream);
+    v_ = o_.v.on<float>(stream);
+  }
+  void update(int64_t first, const float* g, int64_t n) override {
+    range_(p_ + first, m_ + first, v_ + first, g, n, factors_);
+  }
+
+  AdamWOperands o_;
+  AdamWFactors factors_;
+  decltype(&adamw_range<true>) range_ = nullptr;
+  float *p_ = nullptr, *m_ = nullptr, *v_ = nullptr;
+};
+
+class Sgd final : public Update {
+ public:
+  explicit Sgd(const SgdOperands& o) : Update(o.control, o.p, o.g, o.copy), o_(o) {}
+
+ private:
+  void begin(const device::Stream& stream, const scalar::UpdateControl& control) override {
+    factors_ = control.sgd();
+    is_first_ = control.step() <= 1;
+    p_ = o_.p.on<float>(stream);
+    buffer_ = o_.buffer.on<float>(stream);
+  }
+  void update(int64_t first, const float* g, int64_t n) override {
+    float *const p = p_ + first, *const buffer = buffer_ + first;
+    if (!o_.momentum) {
+      sgd_plain(p, g, n, factors_);
+    } else if (is_first_) {
+      sgd_first(p, buffer, g, n, factors_, o_.nesterov ? factors_.momentum : 0.0f);
+    } else if (o_.nesterov) {
+      sgd_nesterov(p, buffer, g, n, factors_);
+    } else {
+      sgd_momentum(p, buffer, g, n, factors_);
+    }
+  }
+
   SgdOperands o_;
+  SgdFactors factors_;
+  bool is_first_ = false;
+  float *p_ = nullptr, *buffer_ = nullptr;
 };
 
 Made make_adamw(Call& call) { return call.finish<AdamW>(read_adamw(call)); }
@@ -129,23 +195,23 @@ constexpr Row kRows[] = {
 
 AdamWOperands read_adamw(Call& call) {
   const Dense p = call.operand(0, DType::F32), m = call.operand(1, DType::F32),
-              v = call.operand(2, DType::F32), g = call.operand(3, DType::F32);
+              v = call.operand(2, DType::F32), g = read_gradient(call, 3, p);
   const ControlOperands control = read_control(call, 4);
-  call.require(m.count >= p.count && v.count >= p.count && g.count >= p.count,
-               "a moment or the gradient is shorter than the parameter");
-  return {p, m, v, g, control};
+  const Dense copy = read_copy(call, 6, p);
+  call.require(m.count >= p.count && v.count >= p.count, "a moment is shorter than the parameter");
+  return {p, m, v, g, copy, control};
 }
 
 SgdOperands read_sgd(Call& call) {
   const Dense p = call.operand(0, DType::F32), buffer = call.operand(1, DType::F32),
-              g = call.operand(2, DType::F32);
+              g = read_gradient(call, 2, p);
   const ControlOperands control = read_control(call, 3);
+  const Dense copy = read_copy(call, 5, p);
   const bool momentum = call.number("momentum") != 0, nesterov = call.integer("nesterov") != 0;
-  call.require(g.count >= p.count, "the gradient is shorter than the parameter");
   call.require(!momentum || buffer.count >= p.count, "the buffer is shorter than the parameter");
   call.require(!momentum || buffer.data != p.data || p.count == 0,
                "momentum needs another buffer than the parameter");
-  return {p, buffer, g, control, momentum, nesterov};
+  return {p, buffer, g, copy, control, momentum, nesterov};
 }
 
 std::span<const Row> update_kernels() { return kRows; }

@@ -23,14 +23,16 @@ struct ControlOperands {
   }
 };
 
+// A gradient `g` is of any floating type. `copy`, of p in another floating type, has no data where
+// there is none.
 struct AdamWOperands {
-  Dense p, m, v, g;
+  Dense p, m, v, g, copy;
   ControlOperands control;
 };
 AdamWOperands read_adamw(Call& call);
 
 struct SgdOperands {
-  Dense p, buffer, g;
+  Dense p, buffer, g, copy;
   ControlOperands control;
   bool momentum, nesterov;
 };

@@ -1,4 +1,5 @@
-// adamw, sgd: torch.optim's formulas in f32, in its order of operations.
+// adamw, sgd: torch.optim's formulas in f32, in its order of operations, of gradients that are
+// scaled already.
 //
 // The scalars of a formula are computed in f64 and rounded to f32, as PyTorch does with Python
 // floats.
@@ -77,6 +78,9 @@ struct UpdateControl {
     return hyperparameters[base::kHyperGroups + group * base::kHyperPerGroup + which];
   }
   double step() const { return hyperparameters[base::kHyperStep]; }
+  float gradient_scale() const {
+    return static_cast<float>(hyperparameters[base::kHyperGradScale]);
+  }
   float clip_factor() const { return clip ? static_cast<float>(scalars[base::kScalarClip]) : 1.0f; }
 
   AdamWFactors adamw() const {

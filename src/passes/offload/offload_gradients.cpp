@@ -39,15 +39,22 @@ class EarlierCopies {
     std::vector<Copy> copies;
     for (const int32_t i : starts) {
       const ir::Node& node = axis_.node(i);
-      const int32_t changed = axis_.last_write(node.operands[0], i);
-      if (changed < 0) continue;  // of what the program only reads
-      const int32_t ready = whole_place(axis_.live.known[static_cast<size_t>(changed)] + 1, i);
+      const int32_t made = last_made(node.operands[0], i);
+      if (made < 0) continue;  // of what the program only reads
+      const int32_t ready = whole_place(axis_.live.known[static_cast<size_t>(made)] + 1, i);
       if (ready < i) copies.push_back({node.id, done_of(node), ready});
     }
     return move(std::move(copies));
   }
 
  private:
+  // Position of what made the value, or last changed it before `end`; -1 if nothing does.
+  int32_t last_made(ir::ValueId value, int32_t end) const {
+    const ir::Node& producer = graph_.node(graph_.value(value).producer);
+    const int32_t made = producer.kind == ir::OpKind::State ? -1 : axis_.position(producer.id);
+    return std::max(made, axis_.last_write(value, end));
+  }
+
   struct Copy {
     NodeId start, done;
     int32_t ready;

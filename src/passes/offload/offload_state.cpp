@@ -128,9 +128,16 @@ class StateOffloader {
       const StateRoot& root = uses_.roots[r];
       for (const Interval& when : stays_[r])
         candidate.device_intervals.push_back({when, analysis::aligned_bytes(bytes_of(root).v)});
-      for (const Refill& refill : root.refills)
+      for (const Refill& refill : root.refills) {
         candidate.device_intervals.push_back(
             {{root.program, refill.first, refill.last}, gathered_bytes(root, refill)});
+        // What an update rounds is then a value apart from the range.
+        if (!refill.elided.node.valid() || refill.elided.value.valid()) continue;
+        const ValueId range = graph_of(root).node(refill.start).operands[1];
+        candidate.device_intervals.push_back(
+            {{root.program, refill.elided.ready, refill.last},
+             analysis::aligned_bytes(graph_of(root).value(range).type.bytes().v)});
+      }
     }
     candidate.offloaded_intervals = gaps_between(candidate.device_intervals);
     candidate.copies = copies_of(group);
@@ -209,8 +216,8 @@ class StateOffloader {
     const ir::Graph& graph = graph_of(root);
     const int32_t end = pressure_.positions(root.program);
     for (const Overwrite& over : root.overwrites) {
-      copies.push_back(copy(r, true, over.position, end, analysis::aligned_bytes(bytes_of(root).v),
-                            graph.node(over.copy).operands[1]));
+      copies.push_back(
+          copy(r, true, over.ready, end, analysis::aligned_bytes(bytes_of(root).v), over.value));
     }
     for (const Refill& refill : root.refills) {
       copies.push_back(copy(r, true, refill.last + 1, end, gathered_bytes(root, refill),
@@ -262,16 +269,17 @@ class StateOffloader {
   }
 
   ir::Step written() {
+    ir::Step after = step_;
     std::vector<PlannedCopy> copies;
     for (size_t g = 0; g < groups_.size(); ++g) {
       if (!candidates_[g].selected) continue;
+      for (const size_t r : roots_[g]) separate_copies(after, uses_.roots[r]);
       for (const PlannedCopy& one : copies_of(g)) copies.push_back(one);
     }
     std::vector<PlannedCopy*> to_place;
     to_place.reserve(copies.size());
     for (PlannedCopy& one : copies) to_place.push_back(&one);
     place_copies(pressure_, to_place, rule_ != nullptr ? rule_->start : start_when_it_hides);
-    ir::Step after = step_;
     for (int p = 0; p < pressure_.programs(); ++p) write_program(p, copies, after);
     std::vector<bool> moves(after.state.size());
     for (size_t g = 0; g < groups_.size(); ++g) {

@@ -18,6 +18,7 @@
 #include "src/ir/builder.h"
 #include "src/ir/effects.h"
 #include "src/passes/offload/copy_writer.h"
+#include "src/passes/offload/separate_copy.h"
 #include "src/passes/pass.h"
 #include "src/schedule/state_values.h"
 #include "src/schedule/time_axis.h"
@@ -51,7 +52,6 @@ class HostUpdates {
     host_ = stream_of(step_, "host");
     for (const int32_t position : updates_) start_copies(position);
     for (const int32_t position : updates_) move_update(position);
-    for (const NodeId cast : replaced_) graph_.erase(cast);
   }
 
   std::vector<base::RemarkSubject> subjects;  // the parameters
@@ -66,8 +66,8 @@ class HostUpdates {
 
   int entry_of(ValueId value) const { return axis_.storages.entry(value); }
 
-  // All it writes is state on the device, which, where it would live on the host, nothing reads but
-  // the update and casts.
+  // All it writes is state on the device, which, where it would live on the host, nothing else
+  // reads.
   bool may_move(const ir::Node& node) const {
     if (!ir::is_update(node.kind) || ir::kernel_space(axis_.graph, node) != ir::Space::Device)
       return false;
@@ -85,9 +85,8 @@ class HostUpdates {
 
   bool is_only_updated(ValueId state, NodeId update) const {
     const auto& uses = axis_.graph.value(state).uses;
-    return std::all_of(uses.begin(), uses.end(), [&](const ir::Use& use) {
-      return use.node == update || axis_.graph.node(use.node).kind == OpKind::Cast;
-    });
+    return std::all_of(uses.begin(), uses.end(),
+                       [&](const ir::Use& use) { return use.node == update; });
   }
 
   Version version(ValueId value, int32_t position) const {
@@ -128,7 +127,10 @@ class HostUpdates {
   void move_update(int32_t position) {
     const ir::Node& update = axis_.node(position);  // as it was
     const ValueId updated = update.operands[0], master = master_of(updated);
-    for (size_t i = 0; i < update.operands.size(); ++i) {
+    graph_.edit(update.id).stream = host_;
+    const ValueId copy = ir::copy_of_parameter(update);
+    const ValueId rounded = copy.valid() ? separate_copy(step_, update.id) : ValueId{};
+    for (size_t i = 0; i < graph_.node(update.id).operands.size(); ++i) {
       const ValueId operand = update.operands[i];
       // Without momentum sgd names its parameter twice.
       const ValueId there = !ir::writes(update, i) ? copied(operand, position)
@@ -137,14 +139,15 @@ class HostUpdates {
       if (ir::writes(update, i)) settle(there);
       graph_.set_operand(update.id, static_cast<int>(i), there);
     }
-    graph_.edit(update.id).stream = host_;
     const int entry = entry_of(updated);
     subjects.push_back(
         {base::SubjectKind::Parameter, before_.state[static_cast<size_t>(entry)].parameter});
-    if (master == updated) return round_on_host(master);
-    const NodeId behind = graph_.next(update.id);
+    if (rounded.valid()) graph_.edit(rounded).location.space = ir::Space::Host;
+    const NodeId made = rounded.valid() ? graph_.value(rounded).producer : update.id;
+    const NodeId behind = graph_.next(made);
+    const ValueId back = brought_back(rounded.valid() ? rounded : master, behind, update.origin);
     ir::Builder(graph_, behind, update.origin)
-        .act(OpKind::Copy, {updated, brought_back(master, behind, update.origin)});
+        .act(OpKind::Copy, {copy.valid() ? copy : updated, back});
   }
 
   // The f32 value that the host keeps: the master there is, or a new one.
@@ -167,22 +170,6 @@ class HostUpdates {
     bytes += analysis::aligned_bytes(analysis::state_bytes(entry).v);
   }
 
-  void round_on_host(ValueId master) {
-    const auto uses = graph_.value(master).uses;
-    for (const ir::Use& use : uses) {
-      const ir::Node& cast = graph_.node(use.node);
-      if (cast.kind != OpKind::Cast) continue;
-      const ir::Value& old = graph_.value(cast.results[0]);
-      const ValueId rounded = ir::Builder(graph_, cast.id, cast.origin, host_)
-                                  .make(OpKind::Cast, {master}, {"host." + *old.name, old.type});
-      graph_.edit(rounded).location.space = ir::Space::Host;
-      const ir::Node& replaced = graph_.node(use.node);
-      graph_.replace_all_uses(replaced.results[0],
-                              brought_back(rounded, replaced.id, replaced.origin));
-      replaced_.push_back(use.node);
-    }
-  }
-
   ValueId brought_back(ValueId value, NodeId before, const ir::Origin& origin) {
     const std::string name = graph_.value(value).name;
     ir::TensorType type = graph_.value(value).type;
@@ -200,7 +187,6 @@ class HostUpdates {
   std::vector<int32_t> updates_;  // positions
   int out_ = 0, in_ = 0, host_ = 0;
   std::map<Version, HostCopy> copies_;
-  std::vector<NodeId> replaced_;  // casts, erased at the end: they mark places
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "src/cost/transfer.h"
 #include "src/ir/builder.h"
 #include "src/ir/effects.h"
+#include "src/passes/offload/separate_copy.h"
 
 namespace dc::passes {
 namespace {
@@ -63,7 +64,10 @@ class StateUseScan {
     } else if (node.kind == OpKind::AllGatherIntoDone) {
       return;  // the start has it
     } else if (node.kind == OpKind::Copy && writes && is_root) {
-      root.overwrites.push_back({node.id, position});
+      root.overwrites.push_back({node.id, node.operands[1], position});
+      return;
+    } else if (is_root && ir::copy_of_parameter(node) == root.value) {
+      root.overwrites.push_back({node.id, {}, position + 1});
       return;
     } else if (!writes || (ir::is_update(node.kind) && is_root)) {
       root.uses.push_back({head_of_bucket(position), known(position), writes});
@@ -92,8 +96,7 @@ class StateUseScan {
     root.refills.push_back({start.id, axis().node(last).id, {}, position, last});
   }
 
-  // A copy that fills a range is not needed if only a gather reads the range: the gather then
-  // reads the copy's source instead.
+  // A range need not be filled if only a gather reads it: the gather then reads what would fill it.
   void elide_copies(StateRoot& root) {
     for (Refill& refill : root.refills) {
       const ValueId source = graph_->node(refill.start).operands[1];
@@ -102,9 +105,9 @@ class StateUseScan {
       StateRoot& range = found_.roots[static_cast<size_t>(found)];
       const bool is_only = range.overwrites.size() == 1 && range.uses.size() == 1 &&
                            range.uses[0].first == refill.first &&
-                           range.overwrites[0].position < refill.first;
+                           range.overwrites[0].ready <= refill.first;
       if (!is_only || range.owner != root.owner) continue;
-      refill.elided = range.overwrites[0].copy;
+      refill.elided = range.overwrites[0];
       range.overwrites.clear();
       range.uses.clear();
     }
@@ -125,11 +128,15 @@ void release(ir::Graph& graph, ValueId whole) {
   ir::Builder(graph, graph.next(done.id), done.origin).act(OpKind::Release, {whole});
 }
 
+// An update that rounds no longer has done its part.
+void drop(ir::Graph& graph, const Overwrite& over) {
+  if (over.node.valid() && graph.node(over.node).kind == OpKind::Copy) graph.erase(over.node);
+}
+
 void gather_anew(ir::Graph& graph, const Refill& refill) {
   const ir::Node& start = graph.node(refill.start);
   const ir::Value& into = graph.value(start.results[0]);
-  const ValueId source =
-      refill.elided.valid() ? graph.node(refill.elided).operands[1] : start.operands[1];
+  const ValueId source = refill.elided.node.valid() ? refill.elided.value : start.operands[1];
   const ValueId started =
       ir::Builder(graph, refill.start, start.origin, start.stream)
           .make(OpKind::AllGatherStart, {source}, {into.name, into.type}, start.args);
@@ -139,7 +146,7 @@ void gather_anew(ir::Graph& graph, const Refill& refill) {
   graph.replace_all_uses(old, whole);
   graph.erase(refill.done);
   graph.erase(refill.start);
-  if (refill.elided.valid()) graph.erase(refill.elided);
+  drop(graph, refill.elided);
   release(graph, whole);
 }
 
@@ -149,8 +156,16 @@ StateUses find_state_uses(const ir::Step& step, const schedule::MemoryPressure& 
   return StateUseScan(step, pressure).run();
 }
 
+void separate_copies(ir::Step& step, StateRoot& root) {
+  const auto separate = [&](Overwrite& over) {
+    if (over.node.valid() && !over.value.valid()) over.value = separate_copy(step, over.node);
+  };
+  for (Overwrite& over : root.overwrites) separate(over);
+  for (Refill& refill : root.refills) separate(refill.elided);
+}
+
 void drop_fillers(ir::Graph& graph, const StateRoot& root) {
-  for (const Overwrite& over : root.overwrites) graph.erase(over.copy);
+  for (const Overwrite& over : root.overwrites) drop(graph, over);
   for (const Refill& refill : root.refills) gather_anew(graph, refill);
 }
 

@@ -14,16 +14,20 @@ struct StateUse {
   bool writes = false;
 };
 
-// A node that fills the whole entry, or this rank's range of it, with another value.
+// A node that fills the whole entry, or this rank's range of it, with `value`: a copy, or an update
+// that rounds what it changes, where the value is invalid until separate_copies() makes it. It is
+// there from `ready` on.
 struct Overwrite {
-  ir::NodeId copy;
-  int32_t position = 0;
+  ir::NodeId node;
+  ir::ValueId value;
+  int32_t ready = 0;
 };
 
-// A gather into the whole entry. `elided`: the copy that fills the range it gathers from, if
-// nothing else reads that.
+// A gather into the whole entry. `elided`: what fills the range it gathers from, if nothing else
+// reads that; its node is invalid if there is none.
 struct Refill {
-  ir::NodeId start, done, elided;
+  ir::NodeId start, done;
+  Overwrite elided;
   int32_t first = 0, last = 0;
 };
 
@@ -44,6 +48,8 @@ struct StateUses {
 
 StateUses find_state_uses(const ir::Step& step, const schedule::MemoryPressure& pressure);
 
+// Makes the values of updates that fill the entry.
+void separate_copies(ir::Step& step, StateRoot& root);
 // Called when copies out write the new values of an entry: erases the nodes that filled the entry
 // on the device. A gather into the entry becomes a gather into a new value.
 void drop_fillers(ir::Graph& graph, const StateRoot& root);

@@ -1,6 +1,7 @@
-// add-update: the end of the step. Gradients are scaled, their norm and the loss are gathered in
-// one small table, and the optimizer updates every trainable parameter once; resident copies are
-// refreshed and accumulators cleared. Layout of the small tensors: src/base/step_scalars.h.
+// add-update: the end of the step. The norm of the gradients and the loss are gathered in one small
+// table, and the optimizer updates every trainable parameter once, with its copy in the parameter's
+// own type; resident copies are gathered and accumulators cleared. Norm and optimizer scale the
+// gradients while they read them. Layout of the small tensors: src/base/step_scalars.h.
 #include <unordered_map>
 
 #include "src/base/step_scalars.h"
@@ -48,7 +49,8 @@ class UpdateBuilder {
     }
     for (size_t i = 0; i < step_.parameters.size(); ++i) {
       if (!step_.parameters[i].trainable) continue;
-      gradients[i] = scale(static_cast<int>(i), by_fqn.at(step_.parameters[i].fqn));
+      gradients[i] = by_fqn.at(step_.parameters[i].fqn);
+      square_sum(static_cast<int>(i), gradients[i]);
     }
     finish_table();
     for (size_t i = 0; i < step_.parameters.size(); ++i) {
@@ -109,21 +111,17 @@ class UpdateBuilder {
     });
   }
 
-  // Right after the gradient is complete: the scale, and the square sum of this rank's range.
-  ir::ValueId scale(int index, ir::ValueId gradient) {
+  // Of this rank's range of the gradient, right after it is complete.
+  void square_sum(int index, ir::ValueId gradient) {
     const ir::Parameter& parameter = step_.parameters[static_cast<size_t>(index)];
     const ir::NodeId producer = graph_.value(gradient).producer;
     const bool is_state =
         graph_.node(producer).kind == ir::OpKind::State;  // an accumulator: after its last change
     const ir::NodeId before = graph_.next(is_state ? last_user(gradient) : producer);
     const int64_t column = columns_[static_cast<size_t>(index)];
-    ir::Builder build(graph_, before, {graph_.node(producer).origin.module, ir::Phase::Update});
-    const ir::ValueId scaled =
-        build.make_in_place(ir::OpKind::Scale, {gradient, hyperparameters_},
-                            "gradient_of." + parameter.fqn, {{ir::Attr::Param, column}});
-    build.act(ir::OpKind::SquareSum, {row_, scaled},
-              square_sum_args(parameter, column, !ir::is_flat_shard(graph_.value(gradient).type)));
-    return scaled;
+    ir::Builder(graph_, before, {graph_.node(producer).origin.module, ir::Phase::Update})
+        .act(ir::OpKind::SquareSum, {row_, gradient, hyperparameters_},
+             square_sum_args(parameter, column, !ir::is_flat_shard(graph_.value(gradient).type)));
   }
 
   // Where ranks hold replicas of a shard, each counts a part of it, so that every element is
@@ -208,42 +206,42 @@ class UpdateBuilder {
     std::vector<ir::Arg> args = {{ir::Attr::Param, column},
                                  {ir::Attr::Group, int64_t{parameter.group}},
                                  {ir::Attr::Clip, clip}};
+    ir::OpKind kind = ir::OpKind::AdamW;
+    std::vector<ir::ValueId> operands;
     switch (step_.optimizer.kind) {
       case ir::OptimizerKind::AdamW:
-        append(ir::OpKind::AdamW,
-               {value, state_of(index, ir::StateRole::Moment1),
-                state_of(index, ir::StateRole::Moment2), gradient, scalars_, hyperparameters_},
-               std::move(args));
-        return;
+        operands = {value, state_of(index, ir::StateRole::Moment1),
+                    state_of(index, ir::StateRole::Moment2)};
+        break;
       case ir::OptimizerKind::Sgd: {
         const ir::OptimizerGroup& group =
             step_.optimizer.groups[static_cast<size_t>(parameter.group)];
         const ir::ValueId momentum = state_of(index, ir::StateRole::Momentum);
         args.push_back({ir::Attr::Momentum, int64_t{momentum.valid()}});
         args.push_back({ir::Attr::Nesterov, int64_t{group.nesterov}});
-        append(ir::OpKind::Sgd,
-               {value, momentum.valid() ? momentum : value, gradient, scalars_, hyperparameters_},
-               std::move(args));
-        return;
+        kind = ir::OpKind::Sgd;
+        operands = {value, momentum.valid() ? momentum : value};
+        break;
       }
     }
+    operands.insert(operands.end(), {gradient, scalars_, hyperparameters_});
+    if (const ir::ValueId copy = copy_of_master(index); copy.valid()) operands.push_back(copy);
+    append(kind, operands, std::move(args));
   }
 
-  // bf16 copies follow their f32 master; resident copies of sharded state are made whole again.
+  // This rank's part of what the model reads, where it is not updated itself.
+  ir::ValueId copy_of_master(int index) {
+    if (!state_of(index, ir::StateRole::Master).valid()) return {};
+    const ir::ValueId shard = state_of(index, ir::StateRole::Shard);
+    return shard.valid() ? shard : parameter_value(index);
+  }
+
+  // Resident copies of sharded state are made whole again.
   void refresh(int index) {
     const ir::Parameter& parameter = step_.parameters[static_cast<size_t>(index)];
-    const ir::ValueId master = state_of(index, ir::StateRole::Master);
-    const ir::ValueId shard = state_of(index, ir::StateRole::Shard);
+    const ir::ValueId range = state_of(index, ir::StateRole::Shard);
     const ir::ValueId resident = parameter_value(index);
-    const ir::ValueId range = shard == resident ? ir::ValueId{} : shard;
-    if (master.valid()) {
-      const ir::ValueId target = range.valid() ? range : resident;
-      const ir::TensorType type = graph_.value(target).type;
-      const ir::ValueId rounded =
-          at_end().make(ir::OpKind::Cast, {master}, {"rounded." + parameter.fqn, type});
-      append(ir::OpKind::Copy, {target, rounded}, {});
-    }
-    if (!range.valid()) return;
+    if (!range.valid() || range == resident) return;
     const ir::AxisMask holders = step_.mesh.shard_axes();
     gather_into(resident, range,
                 ir::collective_args(step_.mesh, parameter.numel(), parameter.shard, holders),

@@ -203,7 +203,7 @@ class Reducer {
         values_(step, graph),
         build_(graph) {}
 
-  // Returns the f32 value that scale and update read; invalid in programs before the last.
+  // Returns the value that norm and update read; invalid in programs before the last.
   ir::ValueId reduce(int parameter_index, ir::ValueId gradient) {
     parameter_ = &step_.parameters[static_cast<size_t>(parameter_index)];
     gradient = sum_in_summand(gradient);
@@ -211,7 +211,7 @@ class Reducer {
     const int entry = state_.of(parameter_index, ir::StateRole::Accumulator);
     const bool accumulates = entry >= 0;
     const bool each = parameter_->gradient == ir::GradientPlacement::ShardedEachMicroBatch;
-    if (step_.mesh.world() == 1) return accumulate_alone(entry, gradient, own);
+    if (step_.mesh.world() == 1) return accumulate_alone(entry, gradient);
     if (!accumulates) return reduce_once(gradient, own);
     const ir::ValueId sum = values_.of(entry);
     if (!each) {
@@ -278,31 +278,17 @@ class Reducer {
     }
   }
 
-  ir::ValueId accumulate_alone(int entry, ir::ValueId gradient, ir::DType own) {
+  ir::ValueId accumulate_alone(int entry, ir::ValueId gradient) {
     if (entry >= 0) {
       const ir::ValueId sum = values_.of(entry);
       accumulate(sum, gradient);
       return last_ ? sum : ir::ValueId{};
     }
     graph_.edit(gradient).type.sharding = {};  // one rank: its summand is the sum
-    if (own == ir::DType::F32 && is_only_reader(gradient)) return gradient;
-    return cast(gradient, ir::DType::F32);
-  }
-
-  // The update scales gradients in place: that must not be seen by another reader of the same
-  // storage. What was added to it came before.
-  bool is_only_reader(ir::ValueId value) const {
-    const auto reads = [&](const ir::Use& use) {
-      return graph_.node(use.node).kind != ir::OpKind::Accumulate || use.operand != 0;
-    };
-    std::ptrdiff_t allowed = 0;
-    while (std::ranges::count_if(graph_.value(value).uses, reads) <= allowed) {
-      const ir::Node& producer = graph_.node(graph_.value(value).producer);
-      if (!ir::is_view(producer)) return true;
-      value = producer.operands[0];
-      allowed = 1;
-    }
-    return false;
+    // State may be updated before its other readers come: they get a copy.
+    const ir::ValueId root = ir::view_root(graph_, gradient);
+    const bool is_made = ir::runs(graph_.node(graph_.value(root).producer));
+    return is_made ? gradient : cast(gradient, ir::DType::F32);
   }
 
   ir::ValueId reduce_once(ir::ValueId whole, ir::DType own) {

@@ -20,12 +20,11 @@ float* floats(exec::Executor& executor, int32_t tensor) {
   return static_cast<float*>(executor.tensor(tensor).data);
 }
 
-// acc = 0; acc += g; all ranks' acc are summed on the comm stream; acc *= hyperparameters[grad
-// scale].
+// acc = 0; acc += g; all ranks' acc are summed on the comm stream; sum = acc.
 struct SumPlan : HandPlan {
   SumPlan(int world, int64_t elements, int64_t shard) : HandPlan(world) {
-    hyperparameters = tensor("hyperparameters", DType::F64, {16});
     g = tensor("g", DType::F32, {elements});
+    sum = tensor("sum", DType::F32, {elements});
     acc = tensor("acc", DType::F32, {world * shard});
     plan.tensors[static_cast<size_t>(acc)].sizes = {elements};
     native("dc.zero", {acc});
@@ -35,9 +34,9 @@ struct SumPlan : HandPlan {
     collective(plan::CollectiveKind::AllReduce, acc, acc, elements, shard);
     signal(1, 1);
     wait(1, 0);
-    native("dc.scale", {acc, hyperparameters}, {}, {acc});
+    native("dc.copy", {sum, acc});
   }
-  int32_t hyperparameters, g, acc;
+  int32_t g, sum, acc;
 };
 
 void sum_many_times(int world, int64_t shard) {
@@ -49,7 +48,6 @@ void sum_many_times(int world, int64_t shard) {
     auto prepared = exec::Executor::prepare(hand.plan, job, *slab, {});
     DC_ASSERT_OK(prepared.status());
     exec::Executor& executor = **prepared;
-    static_cast<double*>(executor.tensor(hand.hyperparameters).data)[base::kHyperGradScale] = 0.5;
     for (int run = 0; run < 40; ++run) {
       for (int64_t i = 0; i < elements; ++i) {
         floats(executor, hand.g)[i] = static_cast<float>(i * 8 + rank + int64_t{100} * run);
@@ -58,7 +56,7 @@ void sum_many_times(int world, int64_t shard) {
       for (int64_t i = 0; i < elements; ++i) {
         const int64_t ranks = world;
         const int64_t sum = ranks * (i * 8 + int64_t{100} * run) + ranks * (ranks - 1) / 2;
-        ASSERT_EQ(floats(executor, hand.acc)[i], static_cast<float>(sum) * 0.5f);
+        ASSERT_EQ(floats(executor, hand.sum)[i], static_cast<float>(sum));
       }
     }
     EXPECT_EQ(executor.counts().native, 3);
@@ -77,13 +75,12 @@ TEST(Executor, AGatherGoesOnIntoTheNextRun) {
   const int world = 2;
   const int64_t shard = 32;
   HandPlan hand(world);
-  const int32_t hyperparameters = hand.tensor("hyperparameters", DType::F64, {16});
   const int32_t whole = hand.tensor("whole", DType::F32, {world * shard});
   const int32_t sum = hand.tensor("sum", DType::F32, {world * shard});
-  const int32_t own = hand.own_range(whole, shard);
+  const int32_t own = hand.own_range(whole, shard), own_before = hand.own_range(sum, shard);
   hand.wait(0, 0);
   hand.native("dc.copy", {sum, whole});
-  hand.native("dc.scale", {own, hyperparameters}, {}, {own});
+  hand.native("dc.accumulate", {own, own_before});
   hand.signal(1, 0);
   hand.wait(1, 1);
   hand.collective(plan::CollectiveKind::AllGather, own, whole, world * shard, shard);
@@ -95,7 +92,6 @@ TEST(Executor, AGatherGoesOnIntoTheNextRun) {
     auto prepared = exec::Executor::prepare(hand.plan, job, *slab, {});
     DC_ASSERT_OK(prepared.status());
     exec::Executor& executor = **prepared;
-    static_cast<double*>(executor.tensor(hyperparameters).data)[base::kHyperGradScale] = 2;
     for (int64_t i = 0; i < world * shard; ++i) floats(executor, whole)[i] = 1;
     float expected = 1;
     for (int run = 0; run < 40; ++run, expected *= 2) {

@@ -112,7 +112,10 @@ Case make_case(GuardedMemory& m, std::string_view op) {
   };
   if (op == "dc.accumulate") return {{vector(), vector()}, {}, {}};
   if (op == "dc.adamw")
-    return {{vector(), vector(), vector(), vector(), scalars(), hyperparameters()}, {}, update};
+    return {
+        {vector(), vector(), vector(), vector(), scalars(), hyperparameters(), vector(DType::BF16)},
+        {},
+        update};
   if (op == "dc.add_loss") return {{m.add(DType::F64, {1}), m.add(DType::F32, {1})}, {}, {}};
   if (op == "dc.cast") return {{vector()}, {vector(DType::BF16)}, {}};
   if (op == "dc.copy") return {{vector(), vector()}, {}, {}};
@@ -143,16 +146,12 @@ Case make_case(GuardedMemory& m, std::string_view op) {
     return {
         {scalars(), m.add(DType::F64, {2, kColumns}), hyperparameters()}, {}, {int_arg("clip", 1)}};
   if (op == "dc.check_finite") return {{scalars(), row(), m.add(DType::F64, {2})}, {}, update};
-  if (op == "dc.scale") {
-    const int32_t x = vector();
-    return {{x, hyperparameters()}, {x}, {}};
-  }
   if (op == "dc.sgd")
-    return {{vector(), vector(), vector(), scalars(), hyperparameters()},
+    return {{vector(), vector(), vector(), scalars(), hyperparameters(), vector(DType::BF16)},
             {},
             with({float_arg("momentum", 0.9), int_arg("nesterov", 0)})};
   if (op == "dc.square_sum")
-    return {{row(), vector()},
+    return {{row(), vector(), hyperparameters()},
             {},
             with({int_arg("shard", kCount), int_arg("elements", 2 * kCount), int_arg("whole", 0)})};
   if (op == "dc.zero") return {{vector()}, {}, {}};
@@ -297,6 +296,7 @@ TEST(NativeEffects, AreThoseOfTheCompilersTable) {
       for (const ir::OperandInfo& operand : info.operands())
         letters += "rwu"[static_cast<size_t>(operand.access)];
       EXPECT_EQ(letters, row.operands) << row.op;
+      EXPECT_EQ(ir::optional_operand(kind).has_value(), row.perhaps == 1) << row.op;
       EXPECT_EQ(info.result_count, row.results) << row.op;
       EXPECT_EQ(info.alias == ir::AliasRule::View, row.in_place) << row.op;
     }

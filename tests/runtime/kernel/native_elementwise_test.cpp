@@ -175,22 +175,6 @@ TEST(Elementwise, AccumulatesEveryGradientType) {
   }
 }
 
-TEST(Elementwise, ScalesByTheSlot) {
-  for (const double factor : {1.0 / 3, 0.5, 1.0}) {
-    KernelBench bench;
-    std::vector<double> hyperparameters(16, 0);
-    hyperparameters[base::kHyperGradScale] = factor;
-    const std::vector<float> before = {1, -2, 7, -0.0f, 1e-45f, INFINITY};
-    const int32_t x = bench.filled<float>(DType::F32, {6}, before);
-    const int32_t s = bench.filled(DType::F64, {16}, hyperparameters);
-    const auto step = instruction("dc.scale", {tensor_arg(x), tensor_arg(s)}, {x});
-    ASSERT_TRUE(run_native(bench, step).ok());
-    std::vector<float> expected = before;
-    for (float& each : expected) each = each * static_cast<float>(factor);
-    EXPECT_EQ(bench.values<float>(x), expected);
-  }
-}
-
 TEST(Refusal, NamesTheOpAndTheReason) {
   KernelBench bench;
   const int32_t x = bench.tensor(DType::F32, {4, 4}, {1, 4}), y = bench.tensor(DType::BF16, {4, 4});

@@ -20,16 +20,23 @@ std::vector<float> noise(int64_t n, unsigned seed) {
   return values;
 }
 
+// Of a gradient that is multiplied by `scale`.
+int32_t hyperparameters(KernelBench& bench, double scale = 1) {
+  std::vector<double> values(base::kHyperGroups, 0);
+  values[base::kHyperGradScale] = scale;
+  return bench.filled(DType::F64, {base::kHyperGroups}, values);
+}
+
 // The cell that square_sum writes into a rank's row.
 double square_sum_of(int rank, int64_t shard, int64_t elements, bool whole,
                      const std::vector<float>& g) {
   KernelBench bench(rank);
   const int32_t row = bench.filled<double>(DType::F64, {4}, std::vector<double>(4, -1));
   const int32_t gradient = bench.filled(DType::F32, {static_cast<int64_t>(g.size())}, g);
-  const auto step =
-      instruction("dc.square_sum", {tensor_arg(row), tensor_arg(gradient), int_arg("param", 1),
-                                    int_arg("shard", shard), int_arg("elements", elements),
-                                    int_arg("whole", whole)});
+  const auto step = instruction(
+      "dc.square_sum", {tensor_arg(row), tensor_arg(gradient), tensor_arg(hyperparameters(bench)),
+                        int_arg("param", 1), int_arg("shard", shard), int_arg("elements", elements),
+                        int_arg("whole", whole)});
   const auto status = run_native(bench, step);
   EXPECT_TRUE(status.ok()) << status.to_string();
   const auto cells = bench.values<double>(row);
@@ -61,9 +68,10 @@ double square_sum_of_part(int rank, const std::vector<float>& g, bool whole, boo
   axes.kind = plan::ArgKind::Ints;
   axes.ints = {1};
   plan::Instruction step =
-      instruction("dc.square_sum", {tensor_arg(row), tensor_arg(gradient), int_arg("param", 0),
-                                    int_arg("shard", kShard), int_arg("elements", kElements),
-                                    int_arg("whole", whole), axes, int_arg("part", kPart)});
+      instruction("dc.square_sum",
+                  {tensor_arg(row), tensor_arg(gradient), tensor_arg(hyperparameters(bench)),
+                   int_arg("param", 0), int_arg("shard", kShard), int_arg("elements", kElements),
+                   int_arg("whole", whole), axes, int_arg("part", kPart)});
   if (decides) step.args.push_back(int_arg("decides", 1));
   const auto status = run_native(bench, step);
   EXPECT_TRUE(status.ok()) << status.to_string();
@@ -131,6 +139,32 @@ TEST(SquareSum, FollowsTheDocumentedOrder) {
   EXPECT_EQ(square_sum_of(0, 1024, 1003, true, g), expected);
 }
 
+// Whatever the type and however many blocks it is read in: that of an f32 gradient that was cast
+// and scaled before.
+TEST(SquareSum, IsOfTheScaledGradient) {
+  for (const DType dtype : {DType::F32, DType::BF16, DType::F16, DType::F64}) {
+    for (const double scale : {1.0, 1.0 / 3}) {
+      for (const int64_t n : {31, 1024, 5003}) {
+        KernelBench bench;
+        const int32_t wide = bench.filled(DType::F32, {n}, noise(n, 5));
+        const int32_t g = bench.tensor(dtype, {n}), back = bench.tensor(DType::F32, {n});
+        ASSERT_TRUE(run_native(bench, instruction("dc.cast", {tensor_arg(wide)}, {g})).ok());
+        ASSERT_TRUE(run_native(bench, instruction("dc.cast", {tensor_arg(g)}, {back})).ok());
+        std::vector<float> scaled = bench.values<float>(back);
+        for (float& each : scaled) each = each * static_cast<float>(scale);
+        const int32_t row = bench.tensor(DType::F64, {4});
+        ASSERT_TRUE(run_native(bench, instruction("dc.square_sum",
+                                                  {tensor_arg(row), tensor_arg(g),
+                                                   tensor_arg(hyperparameters(bench, scale)),
+                                                   int_arg("param", 1), int_arg("shard", n),
+                                                   int_arg("elements", n), int_arg("whole", 1)}))
+                        .ok());
+        EXPECT_EQ(bench.values<double>(row)[1], square_sum_of(0, n, n, true, scaled));
+      }
+    }
+  }
+}
+
 TEST(SquareSum, AnEmptyRangeGivesZero) {
   EXPECT_EQ(square_sum_of(2, 32, 40, true, noise(40, 3)), 0);
   EXPECT_EQ(square_sum_of(2, 32, 40, false, noise(32, 3)), 0);
@@ -141,8 +175,9 @@ TEST(SquareSum, RefusesAGradientThatIsTooShort) {
   const int32_t table = bench.tensor(DType::F64, {1, 3}), g = bench.tensor(DType::F32, {31});
   const auto status = run_native(
       bench, instruction("dc.square_sum",
-                         {tensor_arg(table), tensor_arg(g), int_arg("param", 0),
-                          int_arg("shard", 64), int_arg("elements", 40), int_arg("whole", 0)}));
+                         {tensor_arg(table), tensor_arg(g), tensor_arg(hyperparameters(bench)),
+                          int_arg("param", 0), int_arg("shard", 64), int_arg("elements", 40),
+                          int_arg("whole", 0)}));
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.kind(), base::ErrorKind::Unsupported);
 }
@@ -152,8 +187,9 @@ TEST(SquareSum, RefusesTheTableInPlaceOfARow) {
   const int32_t table = bench.tensor(DType::F64, {2, 3}), g = bench.tensor(DType::F32, {64});
   const auto status = run_native(
       bench, instruction("dc.square_sum",
-                         {tensor_arg(table), tensor_arg(g), int_arg("param", 0),
-                          int_arg("shard", 64), int_arg("elements", 128), int_arg("whole", 0)}));
+                         {tensor_arg(table), tensor_arg(g), tensor_arg(hyperparameters(bench)),
+                          int_arg("param", 0), int_arg("shard", 64), int_arg("elements", 128),
+                          int_arg("whole", 0)}));
   ASSERT_FALSE(status.ok());
   EXPECT_NE(status.sentence().find("row"), std::string::npos);
 }

@@ -1,9 +1,13 @@
 // adamw and sgd against scalar references and against PyTorch's own numbers.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <random>
+#include <span>
+#include <utility>
 
 #include "runtime/kernel/scalar/update.h"
+#include "src/base/shape.h"
 #include "src/base/step_scalars.h"
 #include "tests/runtime/kernel/kernel_bench.h"
 
@@ -14,7 +18,7 @@ using base::DType;
 
 struct Settings {
   double lr = 1e-2, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
-  double momentum = 0, dampening = 0, clip = 1, allowed = 1;
+  double momentum = 0, dampening = 0, clip = 1, allowed = 1, scale = 1;
   bool nesterov = false;
 };
 
@@ -35,6 +39,7 @@ class Update {
 
   void step(int number, const std::vector<float>& g, const Settings& s) {
     double* hyperparameters = bench_.data<double>(hyperparameters_);
+    hyperparameters[base::kHyperGradScale] = s.scale;
     hyperparameters[base::kHyperStep] = number;
     double* group = hyperparameters + base::kHyperGroups + base::kHyperPerGroup;
     group[base::kGroupLr] = s.lr;
@@ -48,8 +53,35 @@ class Update {
     scalars[base::kScalarClip] = s.clip;
     scalars[base::kScalarFinite + 2] = s.allowed;
     if (!g.empty()) std::memcpy(bench_.data<float>(g_), g.data(), g.size() * sizeof(float));
-    const auto status = run_native(bench_, adamw_ ? adamw() : sgd(s));
-    ASSERT_TRUE(status.ok()) << status.to_string();
+    run(adamw_ ? adamw(g_) : sgd(s, g_));
+  }
+  // The same with a gradient of another type, and the new parameter rounded to it in the same
+  // sweep.
+  void step_in(DType dtype, int number, const std::vector<float>& g, Settings s) {
+    const auto n = static_cast<int64_t>(g.size());
+    if (copy_ < 0) copy_ = bench_.tensor(dtype, {n}), narrow_ = bench_.tensor(dtype, {n});
+    std::memcpy(bench_.data<float>(g_), g.data(), g.size() * sizeof(float));
+    run(instruction("dc.cast", {tensor_arg(g_)}, {narrow_}));
+    const double allowed = std::exchange(s.allowed, 0);
+    step(number, {}, s);  // sets what there is to set, and does nothing
+    bench_.data<double>(scalars_)[base::kScalarFinite + 2] = allowed;
+    plan::Instruction update = adamw_ ? adamw(narrow_) : sgd(s, narrow_);
+    const auto behind = update.args.begin() + (adamw_ ? 6 : 5);
+    update.args.insert(behind, tensor_arg(copy_));
+    run(update);
+  }
+  // The gradient that step_in read, as f32.
+  std::vector<float> widened(int64_t n) {
+    const int32_t wide = bench_.tensor(DType::F32, {n});
+    run(instruction("dc.cast", {tensor_arg(narrow_)}, {wide}));
+    return bench_.values<float>(wide);
+  }
+  std::span<const std::byte> copy() { return bytes(copy_); }
+  // p in that type, by the kernel apart.
+  std::span<const std::byte> rounded(DType dtype, int64_t n) {
+    const int32_t apart = bench_.tensor(dtype, {n});
+    run(instruction("dc.cast", {tensor_arg(p_)}, {apart}));
+    return bytes(apart);
   }
 
   std::vector<float> p() { return bench_.values<float>(p_); }
@@ -57,17 +89,26 @@ class Update {
   std::vector<float> second() { return bench_.values<float>(second_); }
 
  private:
-  plan::Instruction adamw() const {
+  void run(const plan::Instruction& step) {
+    const auto status = run_native(bench_, step);
+    ASSERT_TRUE(status.ok()) << status.to_string();
+  }
+  std::span<const std::byte> bytes(int32_t id) {
+    const plan::Tensor& tensor = bench_.plan().tensors[static_cast<size_t>(id)];
+    return {bench_.data<std::byte>(id),
+            static_cast<size_t>(base::numel(tensor.sizes) * base::byte_size(tensor.dtype))};
+  }
+  plan::Instruction adamw(int32_t g) const {
     return instruction("dc.adamw",
-                       {tensor_arg(p_), tensor_arg(first_), tensor_arg(second_), tensor_arg(g_),
+                       {tensor_arg(p_), tensor_arg(first_), tensor_arg(second_), tensor_arg(g),
                         tensor_arg(scalars_), tensor_arg(hyperparameters_), int_arg("param", 2),
                         int_arg("group", 1), int_arg("clip", 1)});
   }
-  plan::Instruction sgd(const Settings& s) const {
+  plan::Instruction sgd(const Settings& s, int32_t g) const {
     const int32_t buffer = s.momentum != 0 ? first_ : p_;
     return instruction(
         "dc.sgd",
-        {tensor_arg(p_), tensor_arg(buffer), tensor_arg(g_), tensor_arg(scalars_),
+        {tensor_arg(p_), tensor_arg(buffer), tensor_arg(g), tensor_arg(scalars_),
          tensor_arg(hyperparameters_), int_arg("param", 2), int_arg("group", 1), int_arg("clip", 1),
          int_arg("momentum", s.momentum != 0), int_arg("nesterov", s.nesterov)});
   }
@@ -75,6 +116,7 @@ class Update {
   KernelBench bench_;
   bool adamw_;
   int32_t p_, first_, second_, g_, scalars_, hyperparameters_;
+  int32_t narrow_ = -1, copy_ = -1;
 };
 
 std::vector<float> noise(int64_t n, unsigned seed) {
@@ -188,6 +230,61 @@ TEST(AdamW, DoesNothingWhenNotAllowed) {
   EXPECT_EQ(update.p(), p);
   EXPECT_EQ(update.first(), std::vector<float>(10, 0));
   EXPECT_EQ(update.second(), std::vector<float>(10, 0));
+}
+
+// One sweep gives the bits of kernels apart: cast, scale, update, cast.
+TEST(Updates, CastAndScaleTheGradientAndRoundTheParameter) {
+  for (const bool is_adamw : {true, false}) {
+    for (const DType dtype : {DType::BF16, DType::F16, DType::F64}) {
+      for (const int64_t n : {1, 77, 1024, 2500}) {
+        Settings s;
+        s.scale = 1.0 / 6;
+        s.clip = 0.37;
+        s.momentum = 0.9;
+        Settings apart_settings = s;
+        apart_settings.scale = 1;
+        const std::vector<float> p = noise(n, 1);
+        Update together(n, p, is_adamw), apart(n, p, is_adamw);
+        for (int step = 1; step <= 3; ++step) {
+          together.step_in(dtype, step, noise(n, 30 + step), s);
+          std::vector<float> g = together.widened(n);
+          for (float& each : g) each = each * static_cast<float>(s.scale);
+          apart.step(step, g, apart_settings);
+          ASSERT_EQ(together.p(), apart.p());
+          ASSERT_EQ(together.first(), apart.first());
+          ASSERT_EQ(together.second(), apart.second());
+          ASSERT_TRUE(std::ranges::equal(together.copy(), together.rounded(dtype, n)));
+        }
+      }
+    }
+  }
+}
+
+TEST(Updates, RoundTheParameterAlsoWhenNotAllowed) {
+  const std::vector<float> p = noise(1100, 5);
+  Update update(1100, p, true);
+  Settings s;
+  s.allowed = 0;
+  update.step_in(DType::BF16, 1, noise(1100, 6), s);
+  EXPECT_EQ(update.p(), p);
+  EXPECT_TRUE(std::ranges::equal(update.copy(), update.rounded(DType::BF16, 1100)));
+}
+
+TEST(Updates, RefuseACopyThatIsNone) {
+  for (const DType dtype : {DType::F32, DType::I32}) {
+    KernelBench bench;
+    const int32_t p = bench.tensor(DType::F32, {4}), g = bench.tensor(DType::F32, {4}),
+                  copy = bench.tensor(dtype, {4}), scalars = bench.tensor(DType::F64, {9}),
+                  hyperparameters = bench.tensor(DType::F64, {16});
+    const auto status = run_native(
+        bench,
+        instruction("dc.sgd", {tensor_arg(p), tensor_arg(p), tensor_arg(g), tensor_arg(scalars),
+                               tensor_arg(hyperparameters), tensor_arg(copy), int_arg("param", 0),
+                               int_arg("group", 0), int_arg("clip", 0), int_arg("momentum", 0),
+                               int_arg("nesterov", 0)}));
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(status.sentence().find("copy"), std::string::npos);
+  }
 }
 
 TEST(AdamW, AcceptsAnEmptyRange) { Update(0, {}, true).step(1, {}, Settings()); }

@@ -159,9 +159,10 @@ std::vector<Instruction> tiny_instructions() {
   list.push_back(sync(InstructionKind::Signal, 1, 1));
   list.push_back(sync(InstructionKind::Wait, 0, 1));
   list.push_back(kernel(Provider::Native, "dc.square_sum",
-                        {tensor_arg("row", kTable), tensor_arg("g", kReduced), int_arg("param", 0),
+                        {tensor_arg("row", kTable), tensor_arg("g", kReduced),
+                         tensor_arg("hyperparameters", kHyperparameters), int_arg("param", 0),
                          int_arg("shard", 32), int_arg("elements", 60)},
-                        {kTable, kReduced}, {kTable}, Phase::Update));
+                        {kTable, kReduced, kHyperparameters}, {kTable}, Phase::Update));
   list.push_back(
       collective(CollectiveKind::AllGather, 0, 0, {kTableRow, kTable, 6, 3}, Phase::Update));
   Arg clip = int_arg("clip", 1);

@@ -95,9 +95,8 @@ struct TrainingPlan : HandPlan {
     signal(1, 1);
     wait(1, 0);
     native("dc.zero", {acc});
-    native("dc.scale", {reduced, hyperparameters}, {}, {reduced});
-    gradient_ready_ = static_cast<int32_t>(instructions().size()) - 1;
     add_square_sum();
+    gradient_ready_ = static_cast<int32_t>(instructions().size()) - 1;
     native("dc.copy", {loss_cell, loss_sum});
     signal(2, 0);
     wait(2, 1);
@@ -124,7 +123,7 @@ struct TrainingPlan : HandPlan {
 
   void add_square_sum() {
     plan::Instruction& sum =
-        native("dc.square_sum", {row, reduced},
+        native("dc.square_sum", {row, reduced, hyperparameters},
                {{"param", 0}, {"shard", shard}, {"elements", kElements}, {"whole", 0}});
     if (hosts_ == 1) return;
     plan::Arg axes, part;

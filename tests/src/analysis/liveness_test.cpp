@@ -151,12 +151,13 @@ TEST(Liveness, GradientsAreKnownByTheirReaders) {
   StepBuilder b(2);
   int hyperparameters =
       b.entry("hyperparameters", StateRole::Hyperparameters, ir::contiguous(ir::DType::F64, {16}));
+  int row = b.entry("norm_row", StateRole::NormTable, ir::contiguous(ir::DType::F64, {3}));
   ValueId x = b.input("x", f32({64})), s = b.state(hyperparameters);
   ValueId g = b.aten("aten.relu.default", {x}, {"g", f32({64})});
   ValueId flat = b.op(OpKind::Flatten, {g}, {{"flat", f32({64})}});
   ValueId r = b.collective(OpKind::ReduceScatterStart, OpKind::ReduceScatterDone, {flat}, "r",
                            f32({32}), 64, 32);
-  b.op(OpKind::Scale, {r, s}, {{"scaled", f32({32})}}, {{ir::Attr::Param, int64_t{0}}});
+  b.op(OpKind::SquareSum, {b.state(row), r, s}, {}, {{ir::Attr::Param, int64_t{0}}});
   Analyzed got(b);
   EXPECT_EQ(got.range(g).kind, SliceKind::Gradients);
   EXPECT_EQ(got.range(r).kind, SliceKind::Gradients);

@@ -16,6 +16,7 @@ TEST(Ops, TextAndKindAreInverse) {
 
 TEST(Ops, WhatIsWritten) {
   for (size_t i = 0; i < 6; ++i) EXPECT_EQ(writes(OpKind::AdamW, i), i < 3) << i;
+  EXPECT_TRUE(writes(OpKind::AdamW, 6));
   EXPECT_TRUE(writes_any(OpKind::Copy));
   EXPECT_FALSE(writes_any(OpKind::AllReduceStart));
   EXPECT_TRUE(writes(OpKind::AllReduceInPlaceStart, 0));
@@ -26,6 +27,8 @@ TEST(Ops, WhatIsWritten) {
 TEST(Ops, Gradients) {
   EXPECT_EQ(gradient_operand(OpKind::AdamW), 3);
   EXPECT_EQ(gradient_operand(OpKind::Sgd), 2);
+  EXPECT_EQ(optional_operand(OpKind::AdamW), 6);
+  EXPECT_EQ(optional_operand(OpKind::Copy), std::nullopt);
   EXPECT_EQ(gradient_operand(OpKind::Accumulate), 1);
   EXPECT_EQ(gradient_operand(OpKind::Copy), std::nullopt);
 }

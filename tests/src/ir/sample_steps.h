@@ -57,12 +57,11 @@ inline constexpr const char* kScheduled = R"(step @tiny stage=scheduled mesh=<dp
     %gw = aten.mm.default(self=%xt, mat2=%y) : f32[8,8] partial<dp> backward in "net"
     %r0 = reduce_scatter.start %gw (elements=32, shard=32) : f32[32] flat_shard<dp> backward stream=comm
     %r1 = reduce_scatter.done %r0 : f32[32] flat_shard<dp> backward
-    %s = scale %r1, %hyperparameters (param=0) : f32[32] flat_shard<dp> update
-    square_sum %row, %s (param=0, shard=32, elements=64, whole=0) update
+    square_sum %row, %r1, %hyperparameters (param=0, shard=32, elements=64, whole=0) update
     %t0 = all_gather_into.start %norm_table, %row (elements=6, shard=3) : f64[2,3] update stream=comm
     %t1 = all_gather_into.done %t0 : f64[2,3] update
     clip_and_check %scalars, %norm_table, %hyperparameters (clip=0) update
-    adamw %w, %m, %v, %s, %scalars, %hyperparameters (param=0, group=0, clip=0) update
+    adamw %w, %m, %v, %r1, %scalars, %hyperparameters (param=0, group=0, clip=0) update
     output loss %loss
   }
 }
@@ -78,6 +77,7 @@ inline constexpr const char* kOffloaded = R"(step @tiny stage=scheduled mesh=<dp
   state "hyperparameters" : f64[16] role=hyperparameters
   state "scalars" : f64[9] role=scalars
   state "norm_table" : f64[1,3] role=norm_table
+  state "norm_row" : f64[3] role=norm_table range_of="norm_table"
   state "loss_sum" : f64[1] role=loss_sum
   state "rng" : i64[4] role=random
   streams "compute" "copy_out" "copy_in"
@@ -88,6 +88,7 @@ inline constexpr const char* kOffloaded = R"(step @tiny stage=scheduled mesh=<dp
     %v = state(entry="exp_avg_sq.w") : f32[8,8]
     %hyperparameters = state(entry="hyperparameters") : f64[16]
     %scalars = state(entry="scalars") : f64[9]
+    %row = state(entry="norm_row") : f64[3]
     %h = aten.mm.default(self=%x, mat2=%w) : f32[4,8] in "net"
     %loss = aten.mean.default(self=%h) : f32[]
     %o0 = offload.start %h : f32[4,8] at disk stream=copy_out
@@ -96,10 +97,10 @@ inline constexpr const char* kOffloaded = R"(step @tiny stage=scheduled mesh=<dp
     %r0 = reload.start %o1 : f32[4,8] backward stream=copy_in
     %r1 = reload.done %r0 : f32[4,8] backward
     %gw = aten.mm.default(self=%xt, mat2=%r1) : f32[8,8] backward in "net"
-    %s = scale %gw, %hyperparameters (param=0) : f32[8,8] update
+    square_sum %row, %gw, %hyperparameters (param=0, shard=64, elements=64, whole=1) update
     %m0 = reload.start %m : f32[8,8] update stream=copy_in
     %m1 = reload.done %m0 : f32[8,8] update
-    adamw %w, %m1, %v, %s, %scalars, %hyperparameters (param=0, group=0, clip=0) update
+    adamw %w, %m1, %v, %gw, %scalars, %hyperparameters (param=0, group=0, clip=0) update
     %m2 = offload_into.start %m, %m1 : f32[8,8] update stream=copy_out
     %m3 = offload_into.done %m2 : f32[8,8] update
     output loss %loss
@@ -118,6 +119,7 @@ inline constexpr const char* kOnHost = R"(step @tiny stage=scheduled mesh=<dp=1>
   state "hyperparameters" : f64[16] role=hyperparameters
   state "scalars" : f64[9] role=scalars
   state "norm_table" : f64[1,3] role=norm_table
+  state "norm_row" : f64[3] role=norm_table range_of="norm_table"
   state "loss_sum" : f64[1] role=loss_sum
   state "rng" : i64[4] role=random
   streams "compute" "copy_out" "copy_in" "host"
@@ -129,16 +131,16 @@ inline constexpr const char* kOnHost = R"(step @tiny stage=scheduled mesh=<dp=1>
     %v = state(entry="exp_avg_sq.w") : f32[8,8]
     %hyperparameters = state(entry="hyperparameters") : f64[16]
     %scalars = state(entry="scalars") : f64[9]
+    %row = state(entry="norm_row") : f64[3]
     %h = aten.mm.default(self=%x, mat2=%w) : bf16[4,8] in "net"
     %loss = aten.mean.default(self=%h) : bf16[]
     %xt = aten.t.default(self=%x) : bf16[8,4] strides=(1,8) backward
     %gw = aten.mm.default(self=%xt, mat2=%h) : bf16[8,8] backward in "net"
-    %g = cast %gw : f32[8,8] backward
-    %s = scale %g, %hyperparameters (param=0) : f32[8,8] update
-    %g0 = offload.start %s : f32[8,8] at host update stream=copy_out
+    square_sum %row, %gw, %hyperparameters (param=0, shard=64, elements=64, whole=1) update
+    %g0 = offload.start %gw : bf16[8,8] at host update stream=copy_out
     %s0 = offload.start %scalars : f64[9] at host update stream=copy_out
     %h0 = offload.start %hyperparameters : f64[16] at host update stream=copy_out
-    %g1 = offload.done %g0 : f32[8,8] update
+    %g1 = offload.done %g0 : bf16[8,8] update
     %s1 = offload.done %s0 : f64[9] update
     %h1 = offload.done %h0 : f64[16] update
     adamw %p, %m, %v, %g1, %s1, %h1 (param=0, group=0, clip=0) update stream=host
@@ -206,14 +208,13 @@ inline constexpr const char* kHosts = R"(step @tiny stage=scheduled mesh=<host=2
     %reduced.w = reduce_scatter.done %reduce.w : f32[32] partial<host> flat_shard<dp> backward in "net"
     %reduce.w_1 = all_reduce_in_place.start %reduced.w (elements=32, shard=32, group=[0]) : f32[32] flat_shard<dp> backward in "net" stream=hosts
     %reduced.w_1 = all_reduce_in_place.done %reduce.w_1 : f32[32] flat_shard<dp> backward in "net"
-    %gradient_of.w = scale %reduced.w_1, %hyperparameters (param=0) : f32[32] flat_shard<dp> update in "net"
-    square_sum %norm_row, %gradient_of.w (param=0, shard=32, elements=64, whole=0, axes=[1], part=32) update in "net"
+    square_sum %norm_row, %reduced.w_1, %hyperparameters (param=0, shard=32, elements=64, whole=0, axes=[1], part=32) update in "net"
     %loss_cell = aten.slice.Tensor(self=%norm_row, dim=0, start=1, end=2) : f64[1] offset=1 update
     copy %loss_cell, %loss_sum update
     %gather.norm_table = all_gather_into.start %norm_table, %norm_row (elements=12, shard=3) : f64[4,3] update stream=comm
     %gathered.norm_table = all_gather_into.done %gather.norm_table : f64[4,3] update
     clip_and_check %scalars, %norm_table, %hyperparameters (clip=0) update
-    adamw %w, %exp_avg.w, %exp_avg_sq.w, %gradient_of.w, %scalars, %hyperparameters (param=0, group=0, clip=0) update
+    adamw %w, %exp_avg.w, %exp_avg_sq.w, %reduced.w_1, %scalars, %hyperparameters (param=0, group=0, clip=0) update
     output loss %loss
   }
 }

@@ -26,6 +26,7 @@ std::string step_text(const std::string& before, const std::string& behind) {
   state "shard.u" : f32[32] flat_shard<dp> role=shard parameter="u" range_of="u"
   state "norm_table" : f64[4,3] role=norm_table
   state "norm_row" : f64[3] role=norm_table range_of="norm_table"
+  state "hyperparameters" : f64[16] role=hyperparameters
   streams "compute" "comm" "hosts"
   program @step {
     %x = input(name="x") : f32[64]
@@ -33,6 +34,7 @@ std::string step_text(const std::string& before, const std::string& behind) {
     %shard.u = state(entry="shard.u") : f32[32] flat_shard<dp>
     %norm_table = state(entry="norm_table") : f64[4,3]
     %norm_row = state(entry="norm_row") : f64[3]
+    %hyperparameters = state(entry="hyperparameters") : f64[16]
     %new = aten.cos.default(self=%shard.u) : f32[32] flat_shard<dp>
 )" + before +
          R"(    %g = aten.exp.default(self=%x) : f32[64] partial<host> partial<dp> backward
@@ -41,7 +43,7 @@ std::string step_text(const std::string& before, const std::string& behind) {
     %s = all_reduce_in_place.start %rd (elements=32, shard=32, group=[0]) : f32[32] flat_shard<dp> stream=hosts
 )" + behind +
          R"(    %sd = all_reduce_in_place.done %s : f32[32] flat_shard<dp>
-    square_sum %norm_row, %sd (param=0, shard=32, elements=64, whole=0, axes=[1], part=32)
+    square_sum %norm_row, %sd, %hyperparameters (param=0, shard=32, elements=64, whole=0, axes=[1], part=32)
     %table = all_gather_into.start %norm_table, %norm_row (elements=12, shard=3) : f64[4,3] stream=comm
     %gathered.table = all_gather_into.done %table : f64[4,3]
     copy %shard.u, %new update
@@ -123,9 +125,9 @@ TEST(UpdatePlaces, AGatherInsideAHostDelaysNoSumsThatThenCrossHosts) {
 // As where a gradient comes back from the host: it is whole long before, its view is not there.
 TEST(UpdateFragments, AnUpdateStaysBehindTheViewOfItsGradient) {
   std::string text = ir::kScheduled;
-  const std::string update = "adamw %w, %m, %v, %s,";
+  const std::string update = "adamw %w, %m, %v, %r1,";
   text.replace(text.find(update), update.size(),
-               "%late = aten.view.default(self=%s, size=[32]) : f32[32] flat_shard<dp>\n"
+               "%late = aten.view.default(self=%r1, size=[32]) : f32[32] flat_shard<dp>\n"
                "    adamw %w, %m, %v, %late,");
   const base::Result<ir::Step> step = ir::parse(text);
   ASSERT_TRUE(step.ok()) << step.status().to_string();

@@ -36,7 +36,7 @@ TensorType flat_shard(int64_t elements) {
 constexpr int kWorld = 3;
 constexpr int64_t kElements = 70, kShard = 32;
 
-// One parameter w[7, 10], gathered per use, its gradient reduced and scaled, AdamW on the shard.
+// One parameter w[7, 10], gathered per use, its gradient reduced, AdamW on the shard.
 class GatheredStep : public ir::StepBuilder {
  public:
   explicit GatheredStep(int accumulation = 1) : StepBuilder(kWorld) {
@@ -108,9 +108,7 @@ class GatheredStep : public ir::StepBuilder {
     origin = {"layer", ir::Phase::Update, false};
     ValueId hyperparameters = state(hyperparameters_), row = state(row_), table = state(table_),
             scalars = state(scalars_), shard = state(shard_);
-    ValueId scaled = op(OpKind::Scale, {gradient, hyperparameters},
-                        {{"scaled", flat_shard(kShard)}}, {{ir::Attr::Param, int64_t{0}}});
-    op(OpKind::SquareSum, {row, scaled}, {},
+    op(OpKind::SquareSum, {row, gradient, hyperparameters}, {},
        {{ir::Attr::Param, int64_t{0}},
         {ir::Attr::Shard, kShard},
         {ir::Attr::Elements, kElements},
@@ -122,7 +120,7 @@ class GatheredStep : public ir::StepBuilder {
     op(OpKind::AllGatherIntoDone, {start.results[0]}, {{"table_done", f64({kWorld, 3})}});
     op(OpKind::ClipAndCheck, {scalars, table, hyperparameters}, {}, {{ir::Attr::Clip, int64_t{1}}});
     ValueId m = state(moment1_), v = state(moment2_);
-    op(OpKind::AdamW, {shard, m, v, scaled, scalars, hyperparameters}, {},
+    op(OpKind::AdamW, {shard, m, v, gradient, scalars, hyperparameters}, {},
        {{ir::Attr::Param, int64_t{0}},
         {ir::Attr::Group, int64_t{0}},
         {ir::Attr::Clip, int64_t{1}}});
@@ -274,9 +272,10 @@ TEST(Emit, StateTablesNameSourcesAndTheRanksRow) {
   EXPECT_EQ(plan.tensors[static_cast<size_t>(plan.table)].rank_stride, 0);
   ASSERT_EQ(plan.parameters.size(), 1u);
   const rp::Parameter& w = plan.parameters[0];
-  EXPECT_EQ(plan.programs[0].instructions[static_cast<size_t>(w.gradient_ready)].op, "dc.scale");
-  EXPECT_EQ(plan.programs[0].instructions[static_cast<size_t>(w.gradient_ready)].writes,
-            std::vector<int32_t>{w.gradient});
+  const rp::Instruction& ready =
+      plan.programs[0].instructions[static_cast<size_t>(w.gradient_ready)];
+  EXPECT_EQ(ready.op, "dc.square_sum");
+  EXPECT_EQ(ready.args[1].i, w.gradient);
   EXPECT_EQ(plan.threads, 2);
   EXPECT_EQ(plan.chain, "zero3");
 }

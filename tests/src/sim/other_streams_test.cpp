@@ -55,7 +55,7 @@ TEST(OtherStreams, AnUpdateOnTheHostIsWaitedForByTheCopyBack) {
                                                        {"cast", {kCast}, {}},
                                                        {"adamw", {kUpdate}, {}},
                                                        {"copy", {kCopy}, {}}}));
-  const int64_t compute = 2 * kMm + kCast;  // before the copies
+  const int64_t compute = 2 * kMm;  // before the copies
   const int64_t updated = compute + 3 * kCopy + kUpdate + kCast;
   EXPECT_EQ(run.programs[0].busy[3].v, kUpdate + kCast);
   EXPECT_EQ(run.time.v, updated + kCopy + kCopy);  // back, and into the parameter

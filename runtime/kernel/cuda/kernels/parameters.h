@@ -9,25 +9,27 @@ namespace dc::runtime::kernel::cuda {
 
 using scalar::int64_t, scalar::uint32_t, scalar::uint64_t, scalar::uint8_t;
 
-struct AdamW {
-  float *p, *m, *v;
-  const float* g;
+// What an update reads and writes besides its state. `g` and `copy` are of the element types that
+// the kernel is for; the copy may be null. `in_fours`: as for_each_four wants it of all, the state
+// too.
+struct Updated {
+  float* p;
+  const void* g;
+  void* copy;
   int64_t count;
+  bool in_fours;
+};
+struct AdamW {
+  Updated of;
+  float *m, *v;
   scalar::UpdateControl control;
 };
 // The buffer is read with momentum only.
 struct Sgd {
-  float *p, *buffer;
-  const float* g;
-  int64_t count;
+  Updated of;
+  float* buffer;
   scalar::UpdateControl control;
   bool momentum, nesterov;
-};
-// x *= hyperparameters[kHyperGradScale]
-struct Scale {
-  float* x;
-  const double* hyperparameters;
-  int64_t count;
 };
 // `x` and `y` are of the element type that the kernel is for; the mask may be null.
 struct Dropout {
@@ -40,14 +42,17 @@ struct Dropout {
   float scale;
 };
 
-// A sum of squares in two kernels. The order of its terms depends on no GPU: element i of the
-// counted range belongs to lane i % (kSquareSumBlocks * kBlockThreads), whose elements are added in
-// order, in f64; lanes of one block are added as a tree over halves, then so the blocks.
+// A sum of squares of a scaled gradient, in two kernels. The order of its terms depends on no GPU:
+// elements 4 i to 4 i + 3 of the counted range belong to lane i % (kSquareSumBlocks *
+// kBlockThreads), whose elements are added in order, in f64; lanes of one block are added as a tree
+// over halves, then so the blocks.
 inline constexpr unsigned kSquareSumBlocks = 512;
 struct SquareSum {
-  const float* g;
+  const void* g;  // of the element type that the kernel is for
+  const double* hyperparameters;
   // Elements that count, and around them those that must be finite.
   int64_t counted_first, counted_count, checked_first, checked_count;
+  bool in_fours;  // the counted range begins where four elements may
   double* parts;  // of each block: the sum, and that of the others
 };
 struct SquareSumOfParts {

@@ -2,27 +2,43 @@
 #pragma once
 
 #include "runtime/kernel/cuda/kernels/blocks.h"
+#include "runtime/kernel/cuda/kernels/fours.h"
 #include "runtime/kernel/cuda/kernels/parameters.h"
 #include "runtime/kernel/scalar/elements.h"
 
 namespace dc::runtime::kernel::cuda {
 
+template <typename G>
 inline void square_sum(const SquareSum& parameters) {
   constexpr int64_t kLanes = int64_t{kSquareSumBlocks} * kBlockThreads;
+  constexpr int kFours = 4;  // whose reads do not wait for each other
   const auto lane = first_element<int64_t>();
+  const auto scale = static_cast<float>(parameters.hyperparameters[base::kHyperGradScale]);
+  const auto square = [&](G element) {
+    const auto x = static_cast<double>(static_cast<float>(scalar::load(element)) * scale);
+    return x * x;
+  };
   double sum = 0, others = 0;
-  const float* counted = parameters.g + parameters.counted_first;
-  for (int64_t i = lane; i < parameters.counted_count; i += kLanes) {
-    const auto x = static_cast<double>(counted[i]);
-    sum += x * x;
+  const G* counted = static_cast<const G*>(parameters.g) + parameters.counted_first;
+  const int64_t count = parameters.counted_count, fours = count / 4;
+  int64_t four = lane;
+  if (parameters.in_fours) {
+    for (; four + (kFours - 1) * kLanes < fours; four += kFours * kLanes) {
+      Several<G, 4> read[kFours];
+      for (int k = 0; k < kFours; ++k) read[k] = load_several<4>(counted, 4 * (four + k * kLanes));
+      for (int k = 0; k < kFours; ++k) {
+        for (int j = 0; j < 4; ++j) sum += square(read[k].at[j]);
+      }
+    }
+  }
+  for (; 4 * four < count; four += kLanes) {
+    for (int64_t i = 4 * four; i < count && i < 4 * four + 4; ++i) sum += square(counted[i]);
   }
   // Of these only whether all are finite counts.
   const int64_t skipped = parameters.counted_first - parameters.checked_first;
-  const float* checked = parameters.g + parameters.checked_first;
-  for (int64_t i = lane; i < parameters.checked_count - parameters.counted_count; i += kLanes) {
-    const auto x = static_cast<double>(checked[i < skipped ? i : i + parameters.counted_count]);
-    others += x * x;
-  }
+  const G* checked = static_cast<const G*>(parameters.g) + parameters.checked_first;
+  for (int64_t i = lane; i < parameters.checked_count - count; i += kLanes)
+    others += square(checked[i < skipped ? i : i + count]);
   sum = block_sum(sum);
   others = block_sum(others);
   if (threadIdx.x != 0) return;

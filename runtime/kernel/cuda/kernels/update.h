@@ -1,60 +1,95 @@
-// adamw, sgd, scale: element by element.
+// adamw, sgd: element by element.
 #pragma once
 
 #include "runtime/kernel/cuda/kernel_words.h"
+#include "runtime/kernel/cuda/kernels/fours.h"
 #include "runtime/kernel/cuda/kernels/parameters.h"
+#include "runtime/kernel/scalar/elements.h"
 
 namespace dc::runtime::kernel::cuda {
 
-template <typename Element>
-inline void for_each_element(int64_t count, Element element) {
-  for (int64_t i = first_element<int64_t>(); i < count; i += all_threads<int64_t>()) element(i);
-}
-
-inline void adamw(const AdamW& parameters) {
-  if (!parameters.control.allowed()) return;
-  const scalar::AdamWFactors factors = parameters.control.adamw();
-  float *p = parameters.p, *m = parameters.m, *v = parameters.v;
-  const float* g = parameters.g;
-  const auto put = [&](int64_t i, const scalar::AdamWState& next) {
-    p[i] = next.p;
-    m[i] = next.m;
-    v[i] = next.v;
-  };
-  if (factors.lerp < 0.5f) {
-    for_each_element(parameters.count, [&](int64_t i) {
-      put(i, scalar::adamw<true>({p[i], m[i], v[i]}, g[i], factors));
-    });
-  } else {
-    for_each_element(parameters.count, [&](int64_t i) {
-      put(i, scalar::adamw<false>({p[i], m[i], v[i]}, g[i], factors));
-    });
-  }
-}
-
-inline void sgd(const Sgd& parameters) {
-  if (!parameters.control.allowed()) return;
-  const scalar::SgdFactors f = parameters.control.sgd();
-  float *p = parameters.p, *buffer = parameters.buffer;
-  const float* g = parameters.g;
-  const bool nesterov = parameters.nesterov, first = parameters.control.step() <= 1;
-  for_each_element(parameters.count, [&](int64_t i) {
-    if (!parameters.momentum) {
-      p[i] = scalar::sgd_plain(p[i], g[i], f);
-      return;
+// run(i, p, gradient) for elements from i on, one or four; then they are stored, and rounded into
+// the copy.
+template <typename G, typename Copy, typename Run>
+inline void update_elements(const Updated& of, const scalar::UpdateControl& control, Run run) {
+  const G* g = static_cast<const G*>(of.g);
+  Copy* copy = static_cast<Copy*>(of.copy);
+  const bool allowed = control.allowed();
+  if (!allowed && copy == nullptr) return;
+  const float scale = control.gradient_scale();
+  for_each_four(of.count, of.in_fours, [&](auto width, int64_t i) {
+    constexpr int kWidth = decltype(width)::value;
+    using Floats = Several<float, kWidth>;
+    Floats p = load_several<kWidth>(of.p, i);
+    if (allowed) {
+      const auto narrow = load_several<kWidth>(g, i);
+      Floats gradient;
+      for (int k = 0; k < kWidth; ++k)
+        gradient.at[k] = static_cast<float>(scalar::load(narrow.at[k])) * scale;
+      run(i, p, gradient);
+      store_several(of.p, i, p);
     }
-    const scalar::SgdState next =
-        first      ? scalar::sgd_first(p[i], g[i], f, nesterov ? f.momentum : 0.0f)
-        : nesterov ? scalar::sgd_nesterov({p[i], buffer[i]}, g[i], f)
-                   : scalar::sgd_momentum({p[i], buffer[i]}, g[i], f);
-    p[i] = next.p;
-    buffer[i] = next.buffer;
+    if (copy == nullptr) return;
+    Several<Copy, kWidth> rounded;
+    for (int k = 0; k < kWidth; ++k) rounded.at[k] = scalar::store<Copy>(p.at[k]);
+    store_several(copy, i, rounded);
   });
 }
 
-inline void scale(const Scale& parameters) {
-  const auto factor = static_cast<float>(parameters.hyperparameters[base::kHyperGradScale]);
-  for_each_element(parameters.count, [&](int64_t i) { parameters.x[i] *= factor; });
+template <bool kFromMean, typename G, typename Copy>
+inline void adamw_from(const AdamW& parameters, const scalar::AdamWFactors& factors) {
+  update_elements<G, Copy>(parameters.of, parameters.control,
+                           [&]<int kWidth>(int64_t i, Several<float, kWidth>& p,
+                                           const Several<float, kWidth>& gradient) {
+                             auto m = load_several<kWidth>(parameters.m, i),
+                                  v = load_several<kWidth>(parameters.v, i);
+                             for (int k = 0; k < kWidth; ++k) {
+                               const scalar::AdamWState next = scalar::adamw<kFromMean>(
+                                   {p.at[k], m.at[k], v.at[k]}, gradient.at[k], factors);
+                               p.at[k] = next.p;
+                               m.at[k] = next.m;
+                               v.at[k] = next.v;
+                             }
+                             store_several(parameters.m, i, m);
+                             store_several(parameters.v, i, v);
+                           });
+}
+
+template <typename G, typename Copy>
+inline void adamw(const AdamW& parameters) {
+  const scalar::AdamWFactors factors = parameters.control.adamw();
+  if (factors.lerp < 0.5f) {
+    adamw_from<true, G, Copy>(parameters, factors);
+  } else {
+    adamw_from<false, G, Copy>(parameters, factors);
+  }
+}
+
+template <typename G, typename Copy>
+inline void sgd(const Sgd& parameters) {
+  const scalar::SgdFactors f = parameters.control.sgd();
+  const bool nesterov = parameters.nesterov, first = parameters.control.step() <= 1;
+  update_elements<G, Copy>(parameters.of, parameters.control,
+                           [&]<int kWidth>(int64_t i, Several<float, kWidth>& p,
+                                           const Several<float, kWidth>& gradient) {
+                             if (!parameters.momentum) {
+                               for (int k = 0; k < kWidth; ++k)
+                                 p.at[k] = scalar::sgd_plain(p.at[k], gradient.at[k], f);
+                               return;
+                             }
+                             auto buffer = load_several<kWidth>(parameters.buffer, i);
+                             for (int k = 0; k < kWidth; ++k) {
+                               const scalar::SgdState state = {p.at[k], buffer.at[k]};
+                               const scalar::SgdState next =
+                                   first      ? scalar::sgd_first(state.p, gradient.at[k], f,
+                                                             nesterov ? f.momentum : 0.0f)
+                                   : nesterov ? scalar::sgd_nesterov(state, gradient.at[k], f)
+                                              : scalar::sgd_momentum(state, gradient.at[k], f);
+                               p.at[k] = next.p;
+                               buffer.at[k] = next.buffer;
+                             }
+                             store_several(parameters.buffer, i, buffer);
+                           });
 }
 
 }  // namespace dc::runtime::kernel::cuda

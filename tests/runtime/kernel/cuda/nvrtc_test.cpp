@@ -79,16 +79,19 @@ void expect_kernels(std::span<const Row> rows, int architecture) {
 }
 
 TEST_P(NvrtcCompiles, KernelsOfTheStep) {
-  constexpr Row kRows[] = {{"update.h", "AdamW", "adamw"},
-                           {"update.h", "Sgd", "sgd"},
-                           {"update.h", "Scale", "scale"},
+  constexpr Row kRows[] = {{"update.h", "AdamW", "adamw<float, float>"},
+                           {"update.h", "AdamW", "adamw<scalar::BF16, scalar::BF16>"},
+                           {"update.h", "AdamW", "adamw<double, scalar::F16>"},
+                           {"update.h", "Sgd", "sgd<float, float>"},
+                           {"update.h", "Sgd", "sgd<scalar::F16, scalar::F16>"},
                            {"drawing.h", "Draw", "draw<float, float>"},
                            {"drawing.h", "Draw", "draw<scalar::BF16, float>"},
                            {"drawing.h", "Draw", "draw<scalar::F16, scalar::BF16>"},
                            {"dropout.h", "Dropout", "dropout<float>"},
                            {"dropout.h", "Dropout", "dropout<scalar::BF16>"},
                            {"dropout.h", "Dropout", "dropout<scalar::F16>"},
-                           {"sums.h", "SquareSum", "square_sum"},
+                           {"sums.h", "SquareSum", "square_sum<float>"},
+                           {"sums.h", "SquareSum", "square_sum<scalar::BF16>"},
                            {"sums.h", "SquareSumOfParts", "square_sum_of_parts"},
                            {"sums.h", "RankSum", "rank_sum<float>"},
                            {"sums.h", "RankSum", "rank_sum<scalar::BF16>"},

@@ -24,6 +24,7 @@ class Updates {
     scalars[base::kScalarClip] = 0.75;
     scalars[base::kScalarFinite + 2] = allowed;
     std::vector<double> hyperparameters(base::kHyperGroups + 2 * base::kHyperPerGroup, 0);
+    hyperparameters[base::kHyperGradScale] = 0.3;
     hyperparameters[base::kHyperStep] = step;
     double* group = hyperparameters.data() + base::kHyperGroups + base::kHyperPerGroup;
     group[base::kGroupLr] = 1e-2;
@@ -39,6 +40,12 @@ class Updates {
     for (float& square : squares) square *= square;
     v = bench.filled(DType::F32, {n}, squares);
     g = bench.filled(DType::F32, {n}, noise(n, 4));
+    for (const DType dtype : {DType::BF16, DType::F16, DType::F64}) {
+      narrow.push_back({bench.tensor(dtype, {n}), bench.tensor(dtype, {n})});
+      EXPECT_TRUE(
+          run_native(bench, instruction("dc.cast", {tensor_arg(g)}, {narrow.back().gradient}))
+              .ok());
+    }
     control = {tensor_arg(bench.filled(DType::F64, {base::kScalarFinite + 3}, scalars)),
                tensor_arg(bench.filled(DType::F64, {base::kHyperGroups + 2 * base::kHyperPerGroup},
                                        hyperparameters)),
@@ -56,8 +63,20 @@ class Updates {
     args.push_back(int_arg("nesterov", nesterov));
     return instruction("dc.sgd", args);
   }
+  // With the gradient and a copy of the parameter in another type.
+  static plan::Instruction in(plan::Instruction update, int32_t gradient, int32_t copy) {
+    const size_t state = update.op == "dc.adamw" ? 3 : 2;
+    update.args[state] = tensor_arg(gradient);
+    update.args.insert(update.args.begin() + static_cast<std::ptrdiff_t>(state) + 3,
+                       tensor_arg(copy));
+    return update;
+  }
+  struct Narrow {
+    int32_t gradient, copy;
+  };
   KernelBench bench;
   int32_t p, m, v, g;
+  std::vector<Narrow> narrow;
   std::vector<plan::Arg> control;
 };
 
@@ -66,6 +85,8 @@ TEST(CudaStepKernels, AdamWGivesTheBitsOfTheCpu) {
     for (const double beta1 : {0.9, 0.25}) {  // lerp from either end
       Updates updates(n, 1, beta1, 3);
       expect_bits_of_cpu(updates.bench, updates.adamw());
+      for (const auto& [gradient, copy] : updates.narrow)
+        expect_bits_of_cpu(updates.bench, Updates::in(updates.adamw(), gradient, copy));
     }
   }
 }
@@ -77,6 +98,8 @@ TEST(CudaStepKernels, SgdGivesTheBitsOfTheCpu) {
       expect_bits_of_cpu(updates.bench, updates.sgd(false, false));
       expect_bits_of_cpu(updates.bench, updates.sgd(true, false));
       expect_bits_of_cpu(updates.bench, updates.sgd(true, true));
+      for (const auto& [gradient, copy] : updates.narrow)
+        expect_bits_of_cpu(updates.bench, Updates::in(updates.sgd(true, false), gradient, copy));
     }
   }
 }
@@ -86,16 +109,25 @@ TEST(CudaStepKernels, UpdatesThatMayNotRunTouchNothing) {
   const std::vector<std::byte> before(updates.bench.used().begin(), updates.bench.used().end());
   EXPECT_EQ(after_on_gpu(updates.bench, updates.adamw()), before);
   EXPECT_EQ(after_on_gpu(updates.bench, updates.sgd(true, false)), before);
+  const auto& [gradient, copy] = updates.narrow[0];
+  expect_bits_of_cpu(updates.bench, Updates::in(updates.adamw(), gradient, copy));
 }
 
-TEST(CudaStepKernels, ScaleAccumulateAndCastGiveTheBitsOfTheCpu) {
+// Where four elements do not begin, each is moved alone.
+TEST(CudaStepKernels, UpdatesOfOddPlacesGiveTheBitsOfTheCpu) {
+  Updates updates(1001, 1, 0.9, 3);
+  for (const int32_t tensor : {updates.p, updates.m, updates.v, updates.g}) {
+    updates.bench.plan().tensors[static_cast<size_t>(tensor)].offset = 4;
+    updates.bench.plan().tensors[static_cast<size_t>(tensor)].sizes = {1000};
+  }
+  expect_bits_of_cpu(updates.bench, updates.adamw());
+  expect_bits_of_cpu(updates.bench, updates.sgd(true, true));
+}
+
+TEST(CudaStepKernels, AccumulateAndCastGiveTheBitsOfTheCpu) {
   constexpr int64_t kCount = 1000;
   KernelBench bench;
-  std::vector<double> hyperparameters(base::kHyperGroups, 0);
-  hyperparameters[base::kHyperGradScale] = 0.3;
   const int32_t x = bench.filled(DType::F32, {kCount}, noise(kCount, 5));
-  const int32_t hyper = bench.filled(DType::F64, {base::kHyperGroups}, hyperparameters);
-  expect_bits_of_cpu(bench, instruction("dc.scale", {tensor_arg(x), tensor_arg(hyper)}));
   for (const DType dtype : {DType::BF16, DType::F16, DType::F64, DType::I32, DType::Bool}) {
     const int32_t other = bench.tensor(dtype, {kCount}), back = bench.tensor(DType::F32, {kCount});
     const plan::Instruction cast = instruction("dc.cast", {tensor_arg(x)}, {other});
@@ -174,13 +206,20 @@ TEST(CudaStepKernels, LossesAreAdded) {
     expect_bits_of_cpu(bench, instruction("dc.add_loss", {tensor_arg(sum), tensor_arg(loss)}));
 }
 
+// Of a gradient that is multiplied by `scale`.
+int32_t hyperparameters(KernelBench& bench, double scale) {
+  std::vector<double> values(base::kHyperGroups, 0);
+  values[base::kHyperGradScale] = scale;
+  return bench.filled(DType::F64, {base::kHyperGroups}, values);
+}
+
 // The order of terms that kernels/parameters.h names.
-double ordered_square_sum(const float* g, int64_t n) {
+double ordered_square_sum(const float* g, int64_t n, float scale = 1) {
   constexpr size_t kThreads = 256, kBlocks = 512;
   std::vector<double> lanes(kThreads * kBlocks, 0);
   for (int64_t i = 0; i < n; ++i) {
-    const double x = g[i];
-    lanes[static_cast<size_t>(i) % lanes.size()] += x * x;
+    const double x = g[i] * scale;
+    lanes[static_cast<size_t>(i / 4) % lanes.size()] += x * x;
   }
   const auto tree = [](double* values) {
     for (size_t half = kThreads / 2; half > 0; half /= 2)
@@ -194,22 +233,27 @@ double ordered_square_sum(const float* g, int64_t n) {
 }
 
 TEST(CudaStepKernels, SquareSumsHaveTheirOrder) {
-  for (const int64_t n : {int64_t{0}, int64_t{5}, int64_t{300}, int64_t{200000}}) {
-    KernelBench bench;
-    const std::vector<float> g = noise(n, 8);
-    const int32_t row = bench.tensor(DType::F64, {3 + base::kTableExtra});
-    const int32_t id = bench.filled(DType::F32, {n}, g);
-    const plan::Instruction sum = instruction(
-        "dc.square_sum", {tensor_arg(row), tensor_arg(id), int_arg("param", 1), int_arg("shard", n),
-                          int_arg("elements", n), int_arg("whole", 0)});
-    const std::vector<std::byte> bytes = after_on_gpu(bench, sum);
-    const auto cell = bench.data<std::byte>(row) - bench.used().data() + 8;
-    double got = 0;
-    std::memcpy(&got, bytes.data() + cell, sizeof got);
-    EXPECT_EQ(got, ordered_square_sum(g.data(), n)) << n;
-    ASSERT_TRUE(run_native(bench, sum).ok());
-    const double cpu = bench.data<double>(row)[1];
-    EXPECT_NEAR(got, cpu, 1e-12 * cpu);
+  for (const DType dtype : {DType::F32, DType::BF16}) {
+    for (const int64_t n : {int64_t{0}, int64_t{5}, int64_t{300}, int64_t{2200000}}) {
+      KernelBench bench;
+      const int32_t wide = bench.filled(DType::F32, {n}, noise(n, 8));
+      const int32_t id = bench.tensor(dtype, {n});
+      ASSERT_TRUE(run_native(bench, instruction("dc.cast", {tensor_arg(wide)}, {id})).ok());
+      ASSERT_TRUE(run_native(bench, instruction("dc.cast", {tensor_arg(id)}, {wide})).ok());
+      const int32_t row = bench.tensor(DType::F64, {3 + base::kTableExtra});
+      const int32_t hyper = hyperparameters(bench, 0.3);
+      const plan::Instruction sum = instruction(
+          "dc.square_sum", {tensor_arg(row), tensor_arg(id), tensor_arg(hyper), int_arg("param", 1),
+                            int_arg("shard", n), int_arg("elements", n), int_arg("whole", 0)});
+      const std::vector<std::byte> bytes = after_on_gpu(bench, sum);
+      const auto cell = bench.data<std::byte>(row) - bench.used().data() + 8;
+      double got = 0;
+      std::memcpy(&got, bytes.data() + cell, sizeof got);
+      EXPECT_EQ(got, ordered_square_sum(bench.data<float>(wide), n, 0.3f)) << n;
+      ASSERT_TRUE(run_native(bench, sum).ok());
+      const double cpu = bench.data<double>(row)[1];
+      EXPECT_NEAR(got, cpu, 1e-12 * cpu);
+    }
   }
 }
 
@@ -229,9 +273,9 @@ TEST(CudaStepKernels, SquareSumsSeeWhatIsNotFiniteBesideThem) {
     axes.ints = {0};
     const plan::Instruction sum =
         instruction("dc.square_sum",
-                    {tensor_arg(row), tensor_arg(id), int_arg("param", 0), int_arg("shard", kShard),
-                     int_arg("elements", kShard), int_arg("whole", 0), axes, int_arg("part", kPart),
-                     int_arg("decides", 1)});
+                    {tensor_arg(row), tensor_arg(id), tensor_arg(hyperparameters(bench, 1)),
+                     int_arg("param", 0), int_arg("shard", kShard), int_arg("elements", kShard),
+                     int_arg("whole", 0), axes, int_arg("part", kPart), int_arg("decides", 1)});
     const std::vector<std::byte> bytes = after_on_gpu(bench, sum);
     double got = 0;
     std::memcpy(&got, bytes.data() + (bench.data<std::byte>(row) - bench.used().data()),
