@@ -8,16 +8,15 @@
 namespace dc::runtime::kernel::native {
 
 // Elements of a block: a multiple of all vectors and lanes, and few enough for the fastest cache.
-inline constexpr int64_t kGradientBlock = 1024;
+inline constexpr int64_t kGradientBlock = 4096;
 
 class GradientReader {
  public:
   GradientReader(const Dense& gradient, const device::Stream& stream, float scale)
       : data_(gradient.on<const std::byte>(stream)),
         bytes_(base::byte_size(gradient.dtype)),
-        convert_(gradient.dtype == base::DType::F32
-                     ? nullptr
-                     : converter(base::DType::F32, gradient.dtype)),
+        convert_(gradient.dtype == base::DType::F32 ? nullptr
+                                                    : converter(base::DType::F32, gradient.dtype)),
         scale_(scale) {}
 
   // `count` elements from `first` on, at most kGradientBlock; valid until the next call.

@@ -24,29 +24,32 @@ constexpr int64_t kLanes = 16;
 
 static_assert(kGradientBlock % kLanes == 0);
 
+// `n` is a multiple of the lanes.
 DC_VECTOR_CLONES void add_squares(double* __restrict sums, const float* __restrict g, int64_t n) {
   double lanes[kLanes];
+#pragma GCC unroll 16
   for (int64_t k = 0; k < kLanes; ++k) lanes[k] = sums[k];
-  const int64_t full = n - n % kLanes;
-  for (int64_t i = 0; i < full; i += kLanes) {
+  for (int64_t i = 0; i < n; i += kLanes) {
 #pragma GCC unroll 16
     for (int64_t k = 0; k < kLanes; ++k) {
       const double x = static_cast<double>(g[i + k]);
       lanes[k] += x * x;
     }
   }
-  for (int64_t i = full; i < n; ++i) {
-    const double x = static_cast<double>(g[i]);
-    lanes[i - full] += x * x;
-  }
+#pragma GCC unroll 16
   for (int64_t k = 0; k < kLanes; ++k) sums[k] = lanes[k];
 }
 
 double square_sum(GradientReader& g, int64_t first, int64_t count) {
   double lanes[kLanes] = {};
   for (int64_t done = 0; done < count; done += kGradientBlock) {
-    const int64_t n = std::min(kGradientBlock, count - done);
-    add_squares(lanes, g.block(first + done, n), n);
+    const int64_t n = std::min(kGradientBlock, count - done), full = n - n % kLanes;
+    const float* const block = g.block(first + done, n);
+    add_squares(lanes, block, full);
+    for (int64_t i = full; i < n; ++i) {
+      const double x = static_cast<double>(block[i]);
+      lanes[i - full] += x * x;
+    }
   }
   double sum = 0;
   for (double lane : lanes) sum += lane;

@@ -26,9 +26,9 @@ struct Width {
   static constexpr int value = kValue;
 };
 
-// element(Width<4>, i) for elements i to i + 3 and element(Width<1>, i) for one, until all of `count`
-// had their turn. `in_fours`: every array that it reads or writes begins where four of its elements
-// may.
+// element(Width<4>, i) for elements i to i + 3 and element(Width<1>, i) for one, until all of
+// `count` had their turn. `in_fours`: every array that it reads or writes begins where four of its
+// elements may.
 template <typename Element>
 inline void for_each_four(scalar::int64_t count, bool in_fours, Element element) {
   const scalar::int64_t fours = in_fours ? count / 4 : 0;
