@@ -73,7 +73,7 @@ profiled() {
   "$python" scripts/export.py "$@" --headless -o "$out/models/profile-$name.pt2" 2>"$scratch/said" || { cat "$scratch/said" >&2; return 1; }
 }
 profiled tiny --preset tiny-llama
-profiled small --preset small-llama
+profiled small --preset small-llama --dtype float32
 profiled small-bf16 --preset small-llama --dtype bfloat16
 profiled wide --hf-config "$scratch/wide.json" --dtype bfloat16 --batch 1 --seq 4096
 model large 1 0 --hf-config "$scratch/large.json" --dtype bfloat16 --batch 1 --seq 4096

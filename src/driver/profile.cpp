@@ -32,6 +32,7 @@ struct Replay {
   Kernels kernels = Kernels::Native;
   uint64_t seed = 0;  // of what is drawn
   runtime::measure::TimingOptions timing{};
+  int accumulation = 1;  // micro-batches
 };
 
 // What the plans are compiled for: the ranks' devices, and threads per rank.
@@ -68,6 +69,7 @@ Result<runtime::plan::Plan> one_rank_plan(const ir::Step& step, const Target& ta
   }
   options.device = target.device;
   options.threads = target.threads;
+  options.accumulation = replay.accumulation;
   options.own_passes = passes::print(chain);
   return compile_step(step, options, cost);
 }
@@ -118,6 +120,30 @@ Result<std::vector<Kernels>> kernels_here(const Target& target,
   return all;
 }
 
+// Adds the kernels of two micro-batches that one does not have: gradients are summed in f32, and
+// updates read these, as they do on several ranks. None where the sums do not fit in memory.
+Status add_accumulating(const ir::Step& step, const Target& target,
+                        runtime::comm::ProcessGroup& job,
+                        const runtime::measure::Progress& progress,
+                        std::vector<base::KernelMeasurement>& rows) {
+  Replay replay;
+  replay.timing = {1, 5};
+  replay.accumulation = 2;
+  auto measured = measure_model(step, target, replay, job, progress);
+  // The rank that lacks memory says so; the others hear that one could not measure.
+  if (!measured.ok() && (measured.status().kind() == base::ErrorKind::OutOfMemory ||
+                         measured.status().kind() == base::ErrorKind::PeerDied))
+    return {};
+  DC_RETURN_IF_ERROR(measured.status());
+  std::set<base::KernelSignature> known;
+  for (const base::KernelMeasurement& row : rows) known.insert(row.signature);
+  for (base::KernelMeasurement& row : *measured) {
+    const bool is_of_step = row.signature.op().starts_with("dc.");
+    if (is_of_step && known.insert(row.signature).second) rows.push_back(std::move(row));
+  }
+  return {};
+}
+
 // The kernels of every provider that is here: those of a plan on libtorch, and what else plans have
 // that take the runtime's own kernels where they can.
 Result<std::vector<base::KernelMeasurement>> measure_providers(
@@ -140,6 +166,7 @@ Result<std::vector<base::KernelMeasurement>> measure_providers(
         rows.push_back(std::move(row));
     }
   }
+  DC_RETURN_IF_ERROR(add_accumulating(step, target, job, progress, rows));
   return rows;
 }
 
