@@ -120,12 +120,6 @@ std::unique_ptr<LocalProcessGroup> make_process_group(int rank, int world,
 
 }  // namespace
 
-base::Result<std::shared_ptr<device::DeviceMemory>> ProcessGroup::share(int64_t) {
-  return Status(ErrorKind::Unsupported, "DC6101",
-                "ranks that need not share a host were asked for memory that all of them map; "
-                "please report this");
-}
-
 base::Result<std::unique_ptr<ProcessGroup>> connect_local(const LaunchInfo& launch,
                                                           const CommOptions& options) {
   if (!launch.one_host()) {

@@ -5,7 +5,7 @@
 
 namespace dc::runtime::plan {
 
-inline constexpr uint16_t kSchemaMajor = 2;
-inline constexpr uint16_t kSchemaMinor = 2;
+inline constexpr uint16_t kSchemaMajor = 3;
+inline constexpr uint16_t kSchemaMinor = 0;
 
 }  // namespace dc::runtime::plan

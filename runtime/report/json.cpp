@@ -181,7 +181,7 @@ void JsonDump::fields(const plan::Instruction& in) {
 
 std::string JsonDump::run() {
   w_.begin_object();
-  w_.field("schema", "dcc.plan/2");
+  w_.field("schema", "dcc.plan/3");
   field("schema_major", plan::kSchemaMajor);
   field("schema_minor", plan::kSchemaMinor);
   for (const std::string_view key : kOrder) {

@@ -127,7 +127,7 @@ Status add_accumulating(const ir::Step& step, const Target& target,
                         const runtime::measure::Progress& progress,
                         std::vector<base::KernelMeasurement>& rows) {
   Replay replay;
-  replay.timing = {1, 5};
+  replay.timing.warmup = 1;
   replay.accumulation = 2;
   auto measured = measure_model(step, target, replay, job, progress);
   // The rank that lacks memory says so; the others hear that one could not measure.

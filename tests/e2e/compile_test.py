@@ -226,7 +226,7 @@ class Reports(unittest.TestCase):
         text = dcc("inspect", self.plan, "--as=text").stdout
         count = sum(len(p["instructions"]) for p in self.whole["programs"])
         self.assertEqual(len(re.findall(r"^ +\[\d+\] ", text, re.M)), count)
-        self.assertEqual(self.whole["schema"], "dcc.plan/2")
+        self.assertEqual(self.whole["schema"], "dcc.plan/3")
         self.assertEqual(dcc("inspect", self.plan, "--as=poem", check=False).returncode, 64)
 
     def test_verify(self):

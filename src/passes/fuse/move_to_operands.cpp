@@ -15,9 +15,9 @@ using ir::Node;
 using ir::NodeId;
 using ir::ValueId;
 
-class Mover {
+class OperatorOrder {
  public:
-  explicit Mover(Graph& graph) : graph_(graph), place_(graph.node_capacity()) {
+  explicit OperatorOrder(Graph& graph) : graph_(graph), place_(graph.node_capacity()) {
     for (NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
       place_[id.index()] = {runs_.size(), 0};
       runs_.push_back({id});
@@ -83,6 +83,6 @@ class Mover {
 
 }  // namespace
 
-void move_to_operands(Graph& graph) { Mover(graph).run(); }
+void move_to_operands(Graph& graph) { OperatorOrder(graph).run(); }
 
 }  // namespace dc::passes
