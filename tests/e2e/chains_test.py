@@ -65,9 +65,9 @@ def compiled(subject, settings, *options):
 
 @functools.cache
 def slow_link(subject, world, settings):
-    """The profile of a link that is busy for 0.4 of a micro-batch's compute with its gradients; the backward phase takes half of it or more."""
+    """The profile of a link that is busy for 0.35 of a micro-batch's compute with its gradients; the backward phase takes half of it or more."""
     said = compiled(subject, settings, "--world", str(world), "--zero", "2")
-    busy = 0.4 * said["prediction"]["compute_ns"]
+    busy = 0.35 * said["prediction"]["compute_ns"]
     with open(os.path.join(running.ROOT, "examples", "profiles", "h100x32.json")) as file:
         profile = json.load(file)
     # Kernels as `dcc compile` takes them without a profile.
