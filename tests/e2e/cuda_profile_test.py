@@ -68,6 +68,8 @@ class CudaProfileTest(unittest.TestCase):
             self.assertGreater(row["median_ns"], 0, row["key"])
             self.assertLess(row["median_ns"], 10**10, row["key"])
             self.assertGreaterEqual(row["samples"], 9)
+            if row["provider"] == "fused" and "dim=[" in row["key"]:
+                continue  # totals of columns' parts, where it folds columns
             is_product = row["key"].split(" ")[0] in ("aten.mm.default", "aten.addmm.default")
             self.assertEqual(row["scratch_bytes"] > 0, is_product or row["key"].startswith(("dc.square_sum", "dc.linear_cross_entropy")), row["key"])
         tables = [document[name] for name in ("collectives", "during_compute")] if ranks > 1 else []
