@@ -48,7 +48,8 @@ class ProcessGroup {
   virtual base::Result<Slab> allocate(int64_t bytes) = 0;
   // Zero-filled memory of the device that all ranks map, where they can: of the host's ranks by the
   // local communicator. Collective: all ranks call it with the same `bytes`. Unsupported (81).
-  virtual base::Result<std::shared_ptr<device::DeviceMemory>> share([[maybe_unused]] int64_t bytes) {
+  virtual base::Result<std::shared_ptr<device::DeviceMemory>> share(
+      [[maybe_unused]] int64_t bytes) {
     // Here, so that plug-ins need nothing of the program.
     return base::Status(base::ErrorKind::Unsupported, "DC6101",
                         "ranks that need not share a host were asked for memory that all of them "

@@ -1,9 +1,8 @@
 // Every kernel that can be generated is compiled by NVRTC itself for the architectures of today. It
 // needs no GPU, and says nothing about what a GPU computes.
+#include <cstdlib>
 #include <set>
 #include <span>
-
-#include <cstdlib>
 
 #include <gtest/gtest.h>
 
