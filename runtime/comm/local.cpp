@@ -173,6 +173,7 @@ base::Result<Slab> LocalProcessGroup::allocate(int64_t bytes) {
   DC_RETURN_IF_ERROR(check_equal_slabs(control_, bytes));
   DC_ASSIGN_OR_RETURN(auto memory, share(stride * world));
   std::vector<std::byte*> slabs;
+  slabs.reserve(static_cast<size_t>(world));
   for (int rank = 0; rank < world; ++rank) slabs.push_back(memory->base() + rank * stride);
   std::byte* mine = slabs[static_cast<size_t>(shared_->rank)];
   shared_->memories.push_back(std::move(memory));

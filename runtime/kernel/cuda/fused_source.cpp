@@ -251,9 +251,10 @@ class Writer {
     for (size_t d = dims.size(); d-- > 1;) {
       const bool is_last = d + 1 == dims.size();
       const std::string size = number(is_last ? dims[d].size / pack : dims[d].size);
-      const std::string own = rest + " % " + size;
+      std::string own = rest;
+      own.append(" % ").append(size);
       text += declared(prefix + std::to_string(d), is_last ? whole(own) : own);
-      text += rest + " /= " + size + ";\n";
+      text.append(rest).append(" /= ").append(size).append(";\n");
     }
     return text + declared(prefix + "0", rest);
   }
@@ -283,13 +284,21 @@ class Writer {
   // What a thread does with the elements of a pack, whose coordinates are known.
   std::string pack_of_elements() const {
     std::string before, elements, after;
+    const std::string packs = std::to_string(pack_);
     for (size_t i = 0; i < tensors_.operands.size(); ++i) {
       if (is_one_for_all(i)) continue;
       const size_t t = tensors_.results.size() + i;
       const std::string name = "a" + std::to_string(i);
       if (is_packed(t))
-        before += "const auto pack_" + name + " = cuda::load_pack<" + std::to_string(pack_) +
-                  ">(parameters." + name + " + " + offset(t) + ");\n";
+        before.append("const auto pack_")
+            .append(name)
+            .append(" = cuda::load_pack<")
+            .append(packs)
+            .append(">(parameters.")
+            .append(name)
+            .append(" + ")
+            .append(offset(t))
+            .append(");\n");
       (is_packed(t) ? elements : before) += load(i);
     }
     for (size_t i = 0; i < operations_.size(); ++i)
@@ -304,12 +313,28 @@ class Writer {
       const std::string value =
           converted(type, "t" + std::to_string(expression_.results[i])) + ";\n";
       if (is_packed(i)) {
-        before += "cuda::Pack<" + type + ", " + std::to_string(pack_) + "> pack_" + name + ";\n";
-        elements += "pack_" + name + ".at[k] = " + value;
-        after +=
-            "cuda::store_pack(parameters." + name + " + " + offset(i) + ", pack_" + name + ");\n";
+        before.append("cuda::Pack<")
+            .append(type)
+            .append(", ")
+            .append(packs)
+            .append("> pack_")
+            .append(name)
+            .append(";\n");
+        elements.append("pack_").append(name).append(".at[k] = ").append(value);
+        after.append("cuda::store_pack(parameters.")
+            .append(name)
+            .append(" + ")
+            .append(offset(i))
+            .append(", pack_")
+            .append(name)
+            .append(");\n");
       } else {
-        elements += "parameters." + name + "[" + offset(i) + "] = " + value;
+        elements.append("parameters.")
+            .append(name)
+            .append("[")
+            .append(offset(i))
+            .append("] = ")
+            .append(value);
       }
     }
     if (pack_ > 1 || has_reductions_)

@@ -93,6 +93,7 @@ TEST(NcclReduction, PiecesCoverTheRangesOfARank) {
       {{}, {}, DType::F32, 128, 64},  {{}, {}, DType::F16, 1001, 501}};
   for (int rank = 0; rank < 2; ++rank) {
     std::vector<std::vector<int>> seen;
+    seen.reserve(buffers.size());
     for (const auto& b : buffers)
       seen.emplace_back(static_cast<size_t>(comm::owned_elements(b, rank)));
     const int64_t rounds = comm::rounds_of(buffers, rank, kRoom);

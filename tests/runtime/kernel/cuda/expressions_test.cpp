@@ -261,14 +261,15 @@ TEST(CudaSource, CountsWith64BitsOnlyWhereItMust) {
 
 // As many elements as 16 bytes of the largest type have, where all lie so that this goes.
 TEST(CudaSource, TakesPacksWhereElementsAreNeighbours) {
-  const auto text = [](DType dtype, Sizes sizes, Sizes strides, size_t skipped) {
+  const auto text = [](DType dtype, const Sizes& sizes, const Sizes& strides, size_t skipped) {
     ExpressionCase one;
     const std::string type(base::name(dtype));
     one.expression = *Expression::parse("t0:" + type + "=neg.default(self=a0);->t0");
     one.operands = {one.bench->tensor(dtype, sizes, strides)};
     one.results = {one.bench->tensor(dtype, sizes)};
     std::vector<const void*> addresses;
-    return one.source(reinterpret_cast<std::byte*>(4096 + skipped), &addresses)->text;
+    alignas(64) static std::byte memory[4096];
+    return one.source(memory + skipped, &addresses)->text;
   };
   using ::testing::HasSubstr;
   EXPECT_THAT(text(DType::F32, {6, 16}, {16, 1}, 0), HasSubstr("load_pack<4>"));

@@ -283,7 +283,9 @@ TEST(CudaProducts, AddWhatIsToBeAdded) {
 // In the plan's memory if that has room, wherever it begins; else beyond it, where the instruction
 // leaves what lies in the plan as it was. A GPU has its own workspace sizes.
 TEST(CudaProductsOfTheDouble, TakeTheWorkspaceThatThePlanHas) {
-  constexpr int64_t kMostSkipped = 192;  // of a slice that begins 64 bytes behind 256
+  constexpr int64_t kMostSkipped = 192,
+                    kWorkspace =
+                        int64_t{24} * 24 * 4;  // of a slice that begins 64 bytes behind 256
   for (const int64_t missing : {0, 64, 128, 192, 256}) {
     Product one({24, 16}, {16, 24}, kLayouts[0], kLayouts[0]);
     plan::Instruction step =
@@ -291,11 +293,11 @@ TEST(CudaProductsOfTheDouble, TakeTheWorkspaceThatThePlanHas) {
                     {tensor_arg(one.left, "self"), tensor_arg(one.right, "mat2")}, {one.result});
     const auto needed = gpu_provider().measure_scratch(step, one.bench.addresses());
     ASSERT_TRUE(needed.ok()) << needed.status().to_string();
-    EXPECT_EQ(*needed, kMostSkipped + 24 * 24 * 4);  // of the double: the result, once more
+    EXPECT_EQ(*needed, kMostSkipped + kWorkspace);  // of the double: the result, once more
     step.scratch = one.bench.slice(*needed - missing);
     const int64_t first = one.bench.addresses().slice(step.scratch) - one.bench.used().data();
     const int64_t begin = base::round_up(first, 256);
-    const bool has_room = first + *needed - missing - begin >= 24 * 24 * 4;
+    const bool has_room = first + *needed - missing - begin >= kWorkspace;
     const std::vector<std::byte> memory = after_on_gpu(one.bench, step);
     ASSERT_GT(memory.size(), static_cast<size_t>(begin));
     // What the double's workspace holds in the end.
