@@ -30,9 +30,9 @@ class IpcPage {
     uint32_t running = 0;
     std::atomic_ref(*word(rank)).compare_exchange_strong(running, static_cast<uint32_t>(state));
   }
-  // How far `sender` has come in the communicator of a place, as `receiver` is told: the sender's
-  // streams write it, and the receiver's wait for it. So a receiver can let its own streams go on
-  // and no other's.
+  // The last barrier that `sender` has reached in the communicator of a place. The sender's streams
+  // write it for this receiver alone, whose streams wait for it. So a receiver can release its own
+  // streams and no other's.
   uint32_t* number(int place, int receiver, int sender) const {
     return word((1 + place * world_ + receiver) * world_ + sender);
   }

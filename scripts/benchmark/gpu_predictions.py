@@ -1,5 +1,6 @@
 """gpu.py's stages of plans that were compiled with profiles of this GPU: predicted steps next to measured ones, and what offloading to pinned memory costs."""
 
+import functools
 import json
 import os
 import statistics
@@ -14,27 +15,31 @@ STATE_SHARE, ALLOWED_LOSS = 0.6, 0.01
 
 
 class Model:
-    """An archive of the bundle with its profile of this GPU."""
+    """An archive of the bundle with its profile of so many ranks of this machine."""
 
-    def __init__(self, runner, name):
-        self.runner, self.name = runner, name
-        self.folder = runner.folder()
-        self.archive, self.profile = (os.path.join(self.folder, file) for file in ("model.pt2", "prof.json"))
+    def __init__(self, runner, name, ranks):
+        self.runner, self.ranks = runner, ranks
+        folder = runner.folder()
+        self.archive, self.profile = (os.path.join(folder, file) for file in ("model.pt2", "prof.json"))
         os.symlink(runner.program("models", name + ".pt2"), self.archive)
         self.dcc = runner.program("bin", "dcc")
-        runner.run([self.dcc, "profile", self.archive, "-n", "1", "--device", "cuda", "-o", self.profile], 120)
+        runner.run([self.dcc, "profile", self.archive, "-n", str(ranks), "--device", "cuda", "-o", self.profile], 120)
 
     def compile(self, *options):
         """A plan, and its predicted step in milliseconds and memory in bytes."""
         plan = os.path.join(self.runner.folder(), "plan.dcp")
-        self.runner.run([self.dcc, "compile", self.archive, "--profile", self.profile, "--world", "1", "--no-cache", "-o", plan, *options], 60)
+        self.runner.run([self.dcc, "compile", self.archive, "--profile", self.profile, "--world", str(self.ranks), "--no-cache", "-o", plan, *options], 60)
         described = json.loads(self.runner.run([self.dcc, "inspect", plan, "--as=json"], 20))
         return plan, described["prediction"]["step_ns"] / 1e6, described["arena_bytes"][0]
 
     def measure(self, plan):
         """Median milliseconds of steps, and losses."""
-        rows, _ = train_plan(self.runner, plan, steps=STEPS, saves=False)
+        rows, _ = train_plan(self.runner, plan, world=self.ranks, steps=STEPS, saves=False)
         return statistics.median(row["step_ms"] for row in rows[LEFT_OUT:]), [row["loss"] for row in rows]
+
+
+# Each is profiled once for all stages.
+model_of = functools.cache(Model)
 
 
 def options_of_plans(bytes_of_default):
@@ -48,7 +53,7 @@ def predictions(runner):
     """The mean error over all plans."""
     rows, refused = [], {}
     for name in MODELS[bool(runner.double)]:
-        model = Model(runner, name)
+        model = model_of(runner, name, 1)
         bytes_of_default = model.compile()[2]
         for options in options_of_plans(bytes_of_default):
             what = f"{name} {' '.join(options)}"
@@ -68,7 +73,7 @@ def offload(runner):
     """A plan with 60 % of the memory, the rest on the host, next to the plan without a budget."""
     figures, ok = {}, True
     for name in MODELS[bool(runner.double)]:
-        model = Model(runner, name)
+        model = model_of(runner, name, 1)
         plan, _, whole = model.compile()
         budget = int(whole * STATE_SHARE)
         small, predicted, taken = model.compile("--memory", str(budget), "--offload-space", "host")

@@ -55,11 +55,18 @@ Fold read_fold(Call& call, size_t result) {
   return make_fold(call, call.tensor("self"), call.output(result), call.integers("dim"));
 }
 
-// The text of a kernel `how` of such element types.
-KernelSource fold_source(const std::string& how, const std::string& kind, const std::string& from,
-                         const std::string& to, const std::string& types, const char* parameters) {
-  return source_of("dc_" + how + "_" + kind + types, "reduce.h", parameters,
-                   how + "<" + from + ", " + to + ", " + kind + ">");
+// The text of a kernel `how` of such element types; `of_totals`: of what was folded in part.
+KernelSource fold_source(const std::string& how, const std::string& kind, base::DType from,
+                         base::DType to, const char* parameters, bool of_totals = false) {
+  const std::string result = element_type(to);
+  std::string term = element_type(from), name = "dc_" + how + "_" + kind;
+  if (of_totals) {
+    term = "Total<" + term + ", " + result + ">";
+    name += "_total";
+  }
+  for (const base::DType dtype : {from, to}) name.append("_").append(base::name(dtype));
+  return source_of(name, "reduce.h", parameters,
+                   how + "<" + term + ", " + result + ", " + kind + ">");
 }
 
 // Threads of a block that make one result.
@@ -73,11 +80,9 @@ Result<Launch> fold_launch(Workshop& workshop, const Fold& fold, const std::stri
   const std::string how = fold.how == How::ByBlocks ? "reduce_by_blocks"
                           : fold.how == How::ByRows ? "reduce_by_rows"
                                                     : "reduce_by_columns";
-  const std::string types =
-      "_" + std::string(base::name(fold.from)) + "_" + std::string(base::name(fold.to));
-  return workshop.launch(
-      fold_source(how, kind, element_type(fold.from), element_type(fold.to), types, "Reduce"),
-      workshop.blocks_for(fold.parameters.kept.count * threads_of(fold.how)), fold.parameters);
+  return workshop.launch(fold_source(how, kind, fold.from, fold.to, "Reduce"),
+                         workshop.blocks_for(fold.parameters.kept.count * threads_of(fold.how)),
+                         fold.parameters);
 }
 
 // A kernel of the parts' totals and one that folds these.
@@ -85,18 +90,15 @@ base::Status add_parts(Workshop& workshop, const Fold& fold, const BoundTensor& 
                        const std::string& kind, int64_t parts, int32_t stream,
                        std::vector<Launch>& launches) {
   const Reduce& of = fold.parameters;
-  const std::string types =
-      "_" + std::string(base::name(fold.from)) + "_" + std::string(base::name(fold.to));
   DC_ASSIGN_OR_RETURN(
       std::byte* const totals,
       workshop.scratch(stream, parts * of.kept.count * static_cast<int64_t>(sizeof(double))));
   const ReduceParts first{of, parts, (of.folded.count + parts - 1) / parts, totals};
   DC_ASSIGN_OR_RETURN(
       Launch launch,
-      workshop.launch(fold_source("reduce_parts_by_columns", kind, element_type(fold.from),
-                                  element_type(fold.to), types, "ReduceParts"),
-                      workshop.blocks_for(of.kept.count * parts * threads_of(How::ByColumns)),
-                      first));
+      workshop.launch(
+          fold_source("reduce_parts_by_columns", kind, fold.from, fold.to, "ReduceParts"),
+          workshop.blocks_for(of.kept.count * parts * threads_of(How::ByColumns)), first));
   launches.push_back(std::move(launch));
   DC_ASSIGN_OR_RETURN(launch, totals_launch(workshop, {totals, parts, kind, fold.from, &result,
                                                        &of.kept, of.divisor}));
@@ -253,17 +255,14 @@ int64_t column_parts(int64_t results, int64_t terms) {
 }
 
 Result<Launch> totals_launch(Workshop& workshop, const Totals& totals) {
-  const std::string from = element_type(totals.from), to = element_type(totals.to->dtype);
-  const std::string types = "_total_" + std::string(base::name(totals.from)) + "_" +
-                            std::string(base::name(totals.to->dtype));
   Reduce fold{totals.data, totals.to->data, *totals.kept, {}, totals.divisor};
   int64_t stride = 1;
   for (int64_t d = fold.kept.dims; d-- > 0; stride *= fold.kept.sizes[d])
     fold.kept.strides[d][0] = stride;
   fold.folded = {totals.parts, 1, {totals.parts}, {{fold.kept.count}}};
-  return workshop.launch(fold_source("reduce_by_columns", totals.fold,
-                                     "Total<" + from + ", " + to + ">", to, types, "Reduce"),
-                         workshop.blocks_for(fold.kept.count * threads_of(How::ByColumns)), fold);
+  return workshop.launch(
+      fold_source("reduce_by_columns", totals.fold, totals.from, totals.to->dtype, "Reduce", true),
+      workshop.blocks_for(fold.kept.count * threads_of(How::ByColumns)), fold);
 }
 
 std::span<const ModelKernelRow> reduce_kernels() { return kReduceRows; }

@@ -208,7 +208,8 @@ class Grouping {
     int64_t longer = 0, gone = 0;
     for (const ValueId operand : operands(earlier, earlier)) {
       const ValueId root = ir::view_root(graph_, operand);
-      if (!lives_until(root, to)) longer += graph_.value(root).type.bytes().v;
+      const auto is_late = [&](NodeId reader) { return position_[reader.index()] >= to; };
+      if (!lives_until(graph_, root, is_late)) longer += graph_.value(root).type.bytes().v;
     }
     for (const NodeId member : groups_[static_cast<size_t>(earlier)].members) {
       const ValueId result = graph_.node(member).results[0];
@@ -217,13 +218,6 @@ class Grouping {
         gone += graph_.value(result).type.bytes().v;
     }
     return longer <= gone;
-  }
-
-  // Whether something reads it at `to` or later anyway.
-  bool lives_until(ValueId root, int to) const {
-    const ir::OpKind maker = graph_.node(graph_.value(root).producer).kind;
-    return maker == ir::OpKind::State || maker == ir::OpKind::Input ||
-           is_read(graph_, root, [&](NodeId reader) { return position_[reader.index()] >= to; });
   }
 
   void join(int earlier, int own) {

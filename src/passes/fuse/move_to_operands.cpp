@@ -59,12 +59,10 @@ class OperatorOrder {
     std::set<ValueId> ending;
     for (const ValueId operand : node.operands) {
       const ValueId root = ir::view_root(graph_, operand);
-      const ir::OpKind maker = graph_.node(graph_.value(root).producer).kind;
-      const bool is_kept = maker == ir::OpKind::State || maker == ir::OpKind::Input;
       const auto is_later = [&](NodeId reader) {
         return reader != node.id && place_[reader.index()] > place_[node.id.index()];
       };
-      if (!is_kept && !is_read(graph_, root, is_later)) ending.insert(root);
+      if (!lives_until(graph_, root, is_later)) ending.insert(root);
     }
     int64_t bytes = 0;
     for (const ValueId root : ending) bytes += graph_.value(root).type.bytes().v;

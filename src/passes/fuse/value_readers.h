@@ -26,4 +26,12 @@ bool is_read(const ir::Graph& graph, ir::ValueId value, const Reads& reads) {
          });
 }
 
+// Whether the value, which is no view, lives until `is_late` is true of the node that runs: state
+// and inputs do, others where such a node reads them.
+template <typename Late>
+bool lives_until(const ir::Graph& graph, ir::ValueId root, const Late& is_late) {
+  const ir::OpKind maker = graph.node(graph.value(root).producer).kind;
+  return maker == ir::OpKind::State || maker == ir::OpKind::Input || is_read(graph, root, is_late);
+}
+
 }  // namespace dc::passes

@@ -15,6 +15,7 @@
 #include "tests/runtime/comm/conformance.h"
 #include "tests/runtime/comm/groups.h"
 #include "tests/runtime/comm/processes.h"
+#include "tests/runtime/comm/rank_threads.h"
 #include "tests/runtime/kernel/cuda/kernel_cache.h"
 
 namespace dc::runtime {
@@ -34,16 +35,8 @@ Faults run_rank(base::Result<std::unique_ptr<comm::ProcessGroup>> hosts, const B
 
 // Runs `body` on every rank; what went wrong on any.
 Faults as_threads(int world, const Body& body) {
-  auto hosts = comm::connect_threads(world, {});
-  std::vector<Faults> faults(hosts.size());
-  std::vector<std::thread> threads;
-  for (size_t rank = 0; rank < hosts.size(); ++rank) {
-    threads.emplace_back([&, rank] { faults[rank] = run_rank(std::move(hosts[rank]), body); });
-  }
-  for (std::thread& thread : threads) thread.join();
-  Faults all;
-  for (const Faults& each : faults) all.insert(all.end(), each.begin(), each.end());
-  return all;
+  return conformance::on_rank_threads(
+      world, [&](conformance::Hosts hosts) { return run_rank(std::move(hosts), body); });
 }
 
 void expect_well_as_processes(int world, const Body& body) {

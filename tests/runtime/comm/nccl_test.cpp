@@ -3,14 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <thread>
-
 #include "runtime/comm/nccl.h"
 #include "runtime/comm/nccl_communicator.h"
 #include "runtime/comm/nccl_pieces.h"
 #include "runtime/exec/open_gpu.h"
 #include "tests/runtime/comm/conformance.h"
 #include "tests/runtime/comm/groups.h"
+#include "tests/runtime/comm/rank_threads.h"
 #include "tests/runtime/kernel/cuda/kernel_cache.h"
 
 namespace dc::runtime {
@@ -23,19 +22,10 @@ using Faults = std::vector<std::string>;
 
 // Runs `body` on every rank; what went wrong on any.
 Faults on_gpus(int world, const std::function<Faults(comm::ProcessGroup&)>& body) {
-  auto hosts = comm::connect_threads(world, {});
-  std::vector<Faults> faults(hosts.size());
-  std::vector<std::thread> threads;
-  for (size_t rank = 0; rank < hosts.size(); ++rank) {
-    threads.emplace_back([&, rank] {
-      auto job = comm::add_nccl(std::move(hosts[rank]), exec::open_gpu(0, milliseconds(60'000)));
-      faults[rank] = job.ok() ? body(**job) : Faults{job.status().to_string()};
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  Faults all;
-  for (const Faults& each : faults) all.insert(all.end(), each.begin(), each.end());
-  return all;
+  return conformance::on_rank_threads(world, [&](conformance::Hosts hosts) -> Faults {
+    auto job = comm::add_nccl(std::move(hosts), exec::open_gpu(0, milliseconds(60'000)));
+    return job.ok() ? body(**job) : Faults{job.status().to_string()};
+  });
 }
 
 class Nccl : public testing::TestWithParam<int> {};

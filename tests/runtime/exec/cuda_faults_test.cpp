@@ -193,81 +193,75 @@ TEST(CudaFaultsOfIpc, NoRankEndsWellWithWhatAFailedRankLeftBehind) {
   }
 }
 
-struct IpcCase {
-  const char* name;
-  Fault fault;
-  int code;                     // of that rank
-  const char *text, *of_peers;  // that it says, and that its peers say
-};
-class CudaFaultsOfOpeningIpc : public testing::TestWithParam<IpcCase> {};
-INSTANTIATE_TEST_SUITE_P(
-    Cases, CudaFaultsOfOpeningIpc,
-    testing::Values(
-        IpcCase{"NoRegistration",
-                {1, "DOUBLE_FAIL", "cuMemHostRegister:1:801"},
-                69,
-                "DC6149",
-                "DC6301"},
-        IpcCase{"NoExport", {0, "DOUBLE_FAIL", "cuIpcGetMemHandle:1:801"}, 69, "DC6149", "DC6301"},
-        IpcCase{"NoImport",
-                {1, "DOUBLE_FAIL", "cuIpcOpenMemHandle:1:201"},
-                69,
-                "CUDA_VISIBLE_DEVICES",
-                "DC6301"},
-        IpcCase{"NoGpu", {1, "DOUBLE_GPUS", "0"}, 69, "DC6142", "DC6301"},
-        IpcCase{"NoMemory", {0, "DOUBLE_MEMORY", "1000000"}, 80, "DC6144", "DC6301"}),
-    [](const auto& info) { return info.param.name; });
-TEST_P(CudaFaultsOfOpeningIpc, AreToldByTheRankAndNameItToItsPeers) {
-  const IpcCase& one = GetParam();
-  const auto ends = ends_of(Carrier::Ipc, one.fault);
-  const auto rank = static_cast<size_t>(one.fault.rank);
-  EXPECT_EQ(ends[rank].code, one.code) << ends[rank].text;
-  EXPECT_THAT(ends[rank].text, HasSubstr(one.text));
-  EXPECT_EQ(ends[1 - rank].code, one.code) << ends[1 - rank].text;
-  EXPECT_THAT(ends[1 - rank].text, HasSubstr(one.of_peers));
-}
-
-struct NcclCase {
+struct RankCase {
   const char* name;
   Fault fault;
   int code;                     // of that rank
   const char *text, *of_peers;  // that it says, and that its peers say
   int code_of_peers;
 };
-class CudaFaultsOfNccl : public testing::TestWithParam<NcclCase> {};
-INSTANTIATE_TEST_SUITE_P(
-    Cases, CudaFaultsOfNccl,
-    testing::Values(
-        NcclCase{"LostConnection", {1, "DOUBLE_NCCL_ERROR", "1:3:6"}, 83, "DC6163", "rank 1", 83},
-        NcclCase{"InternalError", {1, "DOUBLE_NCCL_ERROR", "1:3:3"}, 69, "DC6163", "rank 1", 83},
-        NcclCase{"CallFails", {0, "DOUBLE_FAIL", "ncclGroupEnd:4:3"}, 69, "DC6163", "rank 0", 83},
-        NcclCase{"SameGpu",
-                 {1, "DOUBLE_FAIL", "ncclCommInitRankConfig:1:5"},
-                 69,
-                 "a separate GPU",
-                 "rank 1",
-                 83},
-        NcclCase{"NoId", {0, "DOUBLE_FAIL", "ncclGetUniqueId:1:2"}, 69, "DC6163", "DC6301", 69},
-        NcclCase{"OtherVersion",
-                 {1, "DOUBLE_NCCL", "22705"},
-                 76,
-                 "rank 0 has NCCL 2.28.9",
-                 "rank 1 has NCCL 2.27.5",
-                 76},
-        NcclCase{
-            "OldVersion", {1, "DOUBLE_NCCL", "21805"}, 69, "NCCL 2.18.5 is too old", "DC6301", 69},
-        NcclCase{"NoGpu", {1, "DOUBLE_GPUS", "0"}, 69, "DC6142", "DC6301", 69},
-        NcclCase{"NoMemory", {0, "DOUBLE_MEMORY", "3000000"}, 80, "DC6144", "DC6301", 80}),
-    [](const auto& info) { return info.param.name; });
-
-TEST_P(CudaFaultsOfNccl, AreToldByTheRankAndNameItToItsPeers) {
-  const NcclCase& one = GetParam();
-  const auto ends = ends_of(Carrier::Nccl, one.fault);
+void expect_told(Carrier carrier, const RankCase& one) {
+  const auto ends = ends_of(carrier, one.fault);
   const auto rank = static_cast<size_t>(one.fault.rank);
   EXPECT_EQ(ends[rank].code, one.code) << ends[rank].text;
   EXPECT_THAT(ends[rank].text, HasSubstr(one.text));
   EXPECT_EQ(ends[1 - rank].code, one.code_of_peers) << ends[1 - rank].text;
   EXPECT_THAT(ends[1 - rank].text, HasSubstr(one.of_peers));
+}
+
+class CudaFaultsOfOpeningIpc : public testing::TestWithParam<RankCase> {};
+INSTANTIATE_TEST_SUITE_P(
+    Cases, CudaFaultsOfOpeningIpc,
+    testing::Values(
+        RankCase{"NoRegistration",
+                 {1, "DOUBLE_FAIL", "cuMemHostRegister:1:801"},
+                 69,
+                 "DC6149",
+                 "DC6301",
+                 69},
+        RankCase{
+            "NoExport", {0, "DOUBLE_FAIL", "cuIpcGetMemHandle:1:801"}, 69, "DC6149", "DC6301", 69},
+        RankCase{"NoImport",
+                 {1, "DOUBLE_FAIL", "cuIpcOpenMemHandle:1:201"},
+                 69,
+                 "CUDA_VISIBLE_DEVICES",
+                 "DC6301",
+                 69},
+        RankCase{"NoGpu", {1, "DOUBLE_GPUS", "0"}, 69, "DC6142", "DC6301", 69},
+        RankCase{"NoMemory", {0, "DOUBLE_MEMORY", "1000000"}, 80, "DC6144", "DC6301", 80}),
+    [](const auto& info) { return info.param.name; });
+TEST_P(CudaFaultsOfOpeningIpc, AreToldByTheRankAndNameItToItsPeers) {
+  expect_told(Carrier::Ipc, GetParam());
+}
+
+class CudaFaultsOfNccl : public testing::TestWithParam<RankCase> {};
+INSTANTIATE_TEST_SUITE_P(
+    Cases, CudaFaultsOfNccl,
+    testing::Values(
+        RankCase{"LostConnection", {1, "DOUBLE_NCCL_ERROR", "1:3:6"}, 83, "DC6163", "rank 1", 83},
+        RankCase{"InternalError", {1, "DOUBLE_NCCL_ERROR", "1:3:3"}, 69, "DC6163", "rank 1", 83},
+        RankCase{"CallFails", {0, "DOUBLE_FAIL", "ncclGroupEnd:4:3"}, 69, "DC6163", "rank 0", 83},
+        RankCase{"SameGpu",
+                 {1, "DOUBLE_FAIL", "ncclCommInitRankConfig:1:5"},
+                 69,
+                 "a separate GPU",
+                 "rank 1",
+                 83},
+        RankCase{"NoId", {0, "DOUBLE_FAIL", "ncclGetUniqueId:1:2"}, 69, "DC6163", "DC6301", 69},
+        RankCase{"OtherVersion",
+                 {1, "DOUBLE_NCCL", "22705"},
+                 76,
+                 "rank 0 has NCCL 2.28.9",
+                 "rank 1 has NCCL 2.27.5",
+                 76},
+        RankCase{
+            "OldVersion", {1, "DOUBLE_NCCL", "21805"}, 69, "NCCL 2.18.5 is too old", "DC6301", 69},
+        RankCase{"NoGpu", {1, "DOUBLE_GPUS", "0"}, 69, "DC6142", "DC6301", 69},
+        RankCase{"NoMemory", {0, "DOUBLE_MEMORY", "3000000"}, 80, "DC6144", "DC6301", 80}),
+    [](const auto& info) { return info.param.name; });
+
+TEST_P(CudaFaultsOfNccl, AreToldByTheRankAndNameItToItsPeers) {
+  expect_told(Carrier::Nccl, GetParam());
 }
 
 // Memory that cannot be registered is used all the same.

@@ -1,25 +1,11 @@
-// Elements in fours: one access to memory moves 16 bytes of f32, eight of a 16-bit type, and the
-// accesses of neighbouring threads are neighbours.
+// Elements in packs of four: one access to memory moves 16 bytes of f32, eight of a 16-bit type,
+// and the accesses of neighbouring threads are neighbours.
 #pragma once
 
 #include "runtime/kernel/cuda/kernel_words.h"
 #include "runtime/kernel/scalar/language.h"
 
 namespace dc::runtime::kernel::cuda {
-
-template <typename T, int kCount>
-struct alignas(kCount * sizeof(T)) Several {
-  T at[kCount];
-};
-
-template <int kCount, typename T>
-inline Several<T, kCount> load_several(const T* from, scalar::int64_t first) {
-  return *reinterpret_cast<const Several<T, kCount>*>(from + first);
-}
-template <int kCount, typename T>
-inline void store_several(T* to, scalar::int64_t first, const Several<T, kCount>& elements) {
-  *reinterpret_cast<Several<T, kCount>*>(to + first) = elements;
-}
 
 template <int kValue>
 struct Width {

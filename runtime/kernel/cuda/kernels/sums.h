@@ -24,8 +24,8 @@ inline void square_sum(const SquareSum& parameters) {
   int64_t four = lane;
   if (parameters.in_fours) {
     for (; four + (kFours - 1) * kLanes < fours; four += kFours * kLanes) {
-      Several<G, 4> read[kFours];
-      for (int k = 0; k < kFours; ++k) read[k] = load_several<4>(counted, 4 * (four + k * kLanes));
+      Pack<G, 4> read[kFours];
+      for (int k = 0; k < kFours; ++k) read[k] = load_pack<4>(counted + 4 * (four + k * kLanes));
       for (int k = 0; k < kFours; ++k) {
         for (int j = 0; j < 4; ++j) sum += square(read[k].at[j]);
       }

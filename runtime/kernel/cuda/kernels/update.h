@@ -19,40 +19,39 @@ inline void update_elements(const Updated& of, const scalar::UpdateControl& cont
   const float scale = control.gradient_scale();
   for_each_four(of.count, of.in_fours, [&](auto width, int64_t i) {
     constexpr int kWidth = decltype(width)::value;
-    using Floats = Several<float, kWidth>;
-    Floats p = load_several<kWidth>(of.p, i);
+    using Floats = Pack<float, kWidth>;
+    Floats p = load_pack<kWidth>(of.p + i);
     if (allowed) {
-      const auto narrow = load_several<kWidth>(g, i);
+      const auto narrow = load_pack<kWidth>(g + i);
       Floats gradient;
       for (int k = 0; k < kWidth; ++k)
         gradient.at[k] = static_cast<float>(scalar::load(narrow.at[k])) * scale;
       run(i, p, gradient);
-      store_several(of.p, i, p);
+      store_pack(of.p + i, p);
     }
     if (copy == nullptr) return;
-    Several<Copy, kWidth> rounded;
+    Pack<Copy, kWidth> rounded;
     for (int k = 0; k < kWidth; ++k) rounded.at[k] = scalar::store<Copy>(p.at[k]);
-    store_several(copy, i, rounded);
+    store_pack(copy + i, rounded);
   });
 }
 
 template <bool kFromMean, typename G, typename Copy>
 inline void adamw_from(const AdamW& parameters, const scalar::AdamWFactors& factors) {
-  update_elements<G, Copy>(parameters.of, parameters.control,
-                           [&]<int kWidth>(int64_t i, Several<float, kWidth>& p,
-                                           const Several<float, kWidth>& gradient) {
-                             auto m = load_several<kWidth>(parameters.m, i),
-                                  v = load_several<kWidth>(parameters.v, i);
-                             for (int k = 0; k < kWidth; ++k) {
-                               const scalar::AdamWState next = scalar::adamw<kFromMean>(
-                                   {p.at[k], m.at[k], v.at[k]}, gradient.at[k], factors);
-                               p.at[k] = next.p;
-                               m.at[k] = next.m;
-                               v.at[k] = next.v;
-                             }
-                             store_several(parameters.m, i, m);
-                             store_several(parameters.v, i, v);
-                           });
+  update_elements<G, Copy>(
+      parameters.of, parameters.control,
+      [&]<int kWidth>(int64_t i, Pack<float, kWidth>& p, const Pack<float, kWidth>& gradient) {
+        auto m = load_pack<kWidth>(parameters.m + i), v = load_pack<kWidth>(parameters.v + i);
+        for (int k = 0; k < kWidth; ++k) {
+          const scalar::AdamWState next =
+              scalar::adamw<kFromMean>({p.at[k], m.at[k], v.at[k]}, gradient.at[k], factors);
+          p.at[k] = next.p;
+          m.at[k] = next.m;
+          v.at[k] = next.v;
+        }
+        store_pack(parameters.m + i, m);
+        store_pack(parameters.v + i, v);
+      });
 }
 
 template <typename G, typename Copy>
@@ -69,27 +68,25 @@ template <typename G, typename Copy>
 inline void sgd(const Sgd& parameters) {
   const scalar::SgdFactors f = parameters.control.sgd();
   const bool nesterov = parameters.nesterov, first = parameters.control.step() <= 1;
-  update_elements<G, Copy>(parameters.of, parameters.control,
-                           [&]<int kWidth>(int64_t i, Several<float, kWidth>& p,
-                                           const Several<float, kWidth>& gradient) {
-                             if (!parameters.momentum) {
-                               for (int k = 0; k < kWidth; ++k)
-                                 p.at[k] = scalar::sgd_plain(p.at[k], gradient.at[k], f);
-                               return;
-                             }
-                             auto buffer = load_several<kWidth>(parameters.buffer, i);
-                             for (int k = 0; k < kWidth; ++k) {
-                               const scalar::SgdState state = {p.at[k], buffer.at[k]};
-                               const scalar::SgdState next =
-                                   first      ? scalar::sgd_first(state.p, gradient.at[k], f,
-                                                             nesterov ? f.momentum : 0.0f)
-                                   : nesterov ? scalar::sgd_nesterov(state, gradient.at[k], f)
-                                              : scalar::sgd_momentum(state, gradient.at[k], f);
-                               p.at[k] = next.p;
-                               buffer.at[k] = next.buffer;
-                             }
-                             store_several(parameters.buffer, i, buffer);
-                           });
+  update_elements<G, Copy>(
+      parameters.of, parameters.control,
+      [&]<int kWidth>(int64_t i, Pack<float, kWidth>& p, const Pack<float, kWidth>& gradient) {
+        if (!parameters.momentum) {
+          for (int k = 0; k < kWidth; ++k) p.at[k] = scalar::sgd_plain(p.at[k], gradient.at[k], f);
+          return;
+        }
+        auto buffer = load_pack<kWidth>(parameters.buffer + i);
+        for (int k = 0; k < kWidth; ++k) {
+          const scalar::SgdState state = {p.at[k], buffer.at[k]};
+          const scalar::SgdState next =
+              first ? scalar::sgd_first(state.p, gradient.at[k], f, nesterov ? f.momentum : 0.0f)
+              : nesterov ? scalar::sgd_nesterov(state, gradient.at[k], f)
+                         : scalar::sgd_momentum(state, gradient.at[k], f);
+          p.at[k] = next.p;
+          buffer.at[k] = next.buffer;
+        }
+        store_pack(parameters.buffer + i, buffer);
+      });
 }
 
 }  // namespace dc::runtime::kernel::cuda

@@ -33,63 +33,48 @@ inline MatrixPlace rows_at(SharedPlace place) {
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 
+#define DC_GROUP_REGISTERS(s)                                                                   \
+  "+f"(s[0][0]), "+f"(s[0][1]), "+f"(s[0][2]), "+f"(s[0][3]), "+f"(s[1][0]), "+f"(s[1][1]),     \
+      "+f"(s[1][2]), "+f"(s[1][3]), "+f"(s[2][0]), "+f"(s[2][1]), "+f"(s[2][2]), "+f"(s[2][3]), \
+      "+f"(s[3][0]), "+f"(s[3][1]), "+f"(s[3][2]), "+f"(s[3][3]), "+f"(s[4][0]), "+f"(s[4][1]), \
+      "+f"(s[4][2]), "+f"(s[4][3]), "+f"(s[5][0]), "+f"(s[5][1]), "+f"(s[5][2]), "+f"(s[5][3]), \
+      "+f"(s[6][0]), "+f"(s[6][1]), "+f"(s[6][2]), "+f"(s[6][3]), "+f"(s[7][0]), "+f"(s[7][1]), \
+      "+f"(s[7][2]), "+f"(s[7][3])
+
 // sums = left right^T, or are added to: 64 rows, of each warp 16 as in multiply_add(), and 64
 // columns, 16 terms. Both operands have a row for each row or column of the product.
+#define DC_BEGIN_PRODUCT(type)                                                       \
+  asm volatile(                                                                      \
+      "{ .reg .pred adds; setp.ne.b32 adds, %34, 0; "                                \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {" DC_GROUP_SUMS \
+      "}, %32, %33, adds, 1, 1, 0, 0; }"                                             \
+      : DC_GROUP_REGISTERS(s)                                                        \
+      : "l"(left), "l"(right), "r"(adds ? 1 : 0))
 template <typename T>
 inline void begin_product(float (&s)[8][4], MatrixPlace left, MatrixPlace right, bool adds) {
   if constexpr (scalar::kSame<T, scalar::BF16>) {
-    asm volatile(
-        "{ .reg .pred adds; setp.ne.b32 adds, %34, 0; "
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" DC_GROUP_SUMS
-        "}, %32, %33, adds, 1, 1, 0, 0; }"
-        : "+f"(s[0][0]), "+f"(s[0][1]), "+f"(s[0][2]), "+f"(s[0][3]), "+f"(s[1][0]), "+f"(s[1][1]),
-          "+f"(s[1][2]), "+f"(s[1][3]), "+f"(s[2][0]), "+f"(s[2][1]), "+f"(s[2][2]), "+f"(s[2][3]),
-          "+f"(s[3][0]), "+f"(s[3][1]), "+f"(s[3][2]), "+f"(s[3][3]), "+f"(s[4][0]), "+f"(s[4][1]),
-          "+f"(s[4][2]), "+f"(s[4][3]), "+f"(s[5][0]), "+f"(s[5][1]), "+f"(s[5][2]), "+f"(s[5][3]),
-          "+f"(s[6][0]), "+f"(s[6][1]), "+f"(s[6][2]), "+f"(s[6][3]), "+f"(s[7][0]), "+f"(s[7][1]),
-          "+f"(s[7][2]), "+f"(s[7][3])
-        : "l"(left), "l"(right), "r"(adds ? 1 : 0));
+    DC_BEGIN_PRODUCT("bf16");
   } else {
-    asm volatile(
-        "{ .reg .pred adds; setp.ne.b32 adds, %34, 0; "
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" DC_GROUP_SUMS
-        "}, %32, %33, adds, 1, 1, 0, 0; }"
-        : "+f"(s[0][0]), "+f"(s[0][1]), "+f"(s[0][2]), "+f"(s[0][3]), "+f"(s[1][0]), "+f"(s[1][1]),
-          "+f"(s[1][2]), "+f"(s[1][3]), "+f"(s[2][0]), "+f"(s[2][1]), "+f"(s[2][2]), "+f"(s[2][3]),
-          "+f"(s[3][0]), "+f"(s[3][1]), "+f"(s[3][2]), "+f"(s[3][3]), "+f"(s[4][0]), "+f"(s[4][1]),
-          "+f"(s[4][2]), "+f"(s[4][3]), "+f"(s[5][0]), "+f"(s[5][1]), "+f"(s[5][2]), "+f"(s[5][3]),
-          "+f"(s[6][0]), "+f"(s[6][1]), "+f"(s[6][2]), "+f"(s[6][3]), "+f"(s[7][0]), "+f"(s[7][1]),
-          "+f"(s[7][2]), "+f"(s[7][3])
-        : "l"(left), "l"(right), "r"(adds ? 1 : 0));
+    DC_BEGIN_PRODUCT("f16");
   }
 }
+#undef DC_BEGIN_PRODUCT
+
 // sums += left right: `right` has a row for each term.
+#define DC_BEGIN_PRODUCT(type)                                                                \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {" DC_GROUP_SUMS \
+               "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"                                    \
+               : DC_GROUP_REGISTERS(s)                                                        \
+               : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right))
 template <typename T>
 inline void begin_product(float (&s)[8][4], const uint32_t (&left)[4], MatrixPlace right) {
   if constexpr (scalar::kSame<T, scalar::BF16>) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" DC_GROUP_SUMS
-                 "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
-                 : "+f"(s[0][0]), "+f"(s[0][1]), "+f"(s[0][2]), "+f"(s[0][3]), "+f"(s[1][0]),
-                   "+f"(s[1][1]), "+f"(s[1][2]), "+f"(s[1][3]), "+f"(s[2][0]), "+f"(s[2][1]),
-                   "+f"(s[2][2]), "+f"(s[2][3]), "+f"(s[3][0]), "+f"(s[3][1]), "+f"(s[3][2]),
-                   "+f"(s[3][3]), "+f"(s[4][0]), "+f"(s[4][1]), "+f"(s[4][2]), "+f"(s[4][3]),
-                   "+f"(s[5][0]), "+f"(s[5][1]), "+f"(s[5][2]), "+f"(s[5][3]), "+f"(s[6][0]),
-                   "+f"(s[6][1]), "+f"(s[6][2]), "+f"(s[6][3]), "+f"(s[7][0]), "+f"(s[7][1]),
-                   "+f"(s[7][2]), "+f"(s[7][3])
-                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right));
+    DC_BEGIN_PRODUCT("bf16");
   } else {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" DC_GROUP_SUMS
-                 "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
-                 : "+f"(s[0][0]), "+f"(s[0][1]), "+f"(s[0][2]), "+f"(s[0][3]), "+f"(s[1][0]),
-                   "+f"(s[1][1]), "+f"(s[1][2]), "+f"(s[1][3]), "+f"(s[2][0]), "+f"(s[2][1]),
-                   "+f"(s[2][2]), "+f"(s[2][3]), "+f"(s[3][0]), "+f"(s[3][1]), "+f"(s[3][2]),
-                   "+f"(s[3][3]), "+f"(s[4][0]), "+f"(s[4][1]), "+f"(s[4][2]), "+f"(s[4][3]),
-                   "+f"(s[5][0]), "+f"(s[5][1]), "+f"(s[5][2]), "+f"(s[5][3]), "+f"(s[6][0]),
-                   "+f"(s[6][1]), "+f"(s[6][2]), "+f"(s[6][3]), "+f"(s[7][0]), "+f"(s[7][1]),
-                   "+f"(s[7][2]), "+f"(s[7][3])
-                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right));
+    DC_BEGIN_PRODUCT("f16");
   }
 }
+#undef DC_BEGIN_PRODUCT
 
 // After registers of products have been written, before the first product.
 inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" : : : "memory"); }
