@@ -1,6 +1,7 @@
 // Outputs of the graph: the loss, gradients, updates of buffers.
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "src/frontend/arguments.h"
 #include "src/frontend/draft.h"
@@ -25,6 +26,11 @@ class OutputBuilder {
  private:
   Status add_output(const RawOutput& raw) {
     if (raw.value == 0) return base::ok_status();
+    const bool is_of_state =
+        raw.kind == RawOutputKind::ParameterGradient || raw.kind == RawOutputKind::BufferUpdate;
+    if (is_of_state && !targets_.insert(raw.target).second) {
+      return malformed(draft_.text(raw.target) + " has two gradients or updates");
+    }
     switch (raw.kind) {
       case RawOutputKind::User:
       case RawOutputKind::InputGradient:
@@ -125,6 +131,7 @@ class OutputBuilder {
   }
 
   Draft& draft_;
+  std::set<Name> targets_;                   // of gradients and updates
   std::map<std::string, size_t> gradients_;  // canonical name -> position in outputs
   int losses_ = 0;
 };

@@ -21,6 +21,17 @@ Result<double> real_member(const JsonValue& object, std::string_view key) {
   return value->to_real();
 }
 
+// "low" and "high" of what is drawn between them.
+Status read_range(const JsonValue& object, double& low, double& high) {
+  DC_ASSIGN_OR_RETURN(low, real_member(object, "low"));
+  DC_ASSIGN_OR_RETURN(high, real_member(object, "high"));
+  if (low <= high) return base::ok_status();
+  return Status(ErrorKind::BadInput, "DC2031",
+                "line " + std::to_string(object.line()) +
+                    ": low is above high; nothing can be drawn between them: export the model "
+                    "again");
+}
+
 Result<std::string> text_member(const JsonValue& object, std::string_view key) {
   DC_ASSIGN_OR_RETURN(const JsonValue* value, object.require(key));
   return value->to_string();
@@ -30,6 +41,12 @@ Status unknown_word(const JsonValue& at, const char* what, const std::string& wo
   return Status(ErrorKind::BadInput, "DC2031",
                 "line " + std::to_string(at.line()) + ": unknown " + what + " '" + word +
                     "'; the archive was made by another version of scripts/export.py");
+}
+
+Status negative(const JsonValue& at, const char* name, const char* meaning) {
+  return Status(ErrorKind::BadInput, "DC2031",
+                "line " + std::to_string(at.line()) + ": " + name + " is negative; it is " +
+                    meaning + ": export the model again");
 }
 
 // Which tokens the labels are: "same", the default, or "next".
@@ -52,8 +69,7 @@ Status read_inputs(const JsonValue& list, Description& description) {
     const std::optional<ir::InputRole> known = ir::from_word<ir::InputRole>(role);
     if (!known || *known == ir::InputRole::LossScale) return unknown_word(item, "role", role);
     input.role = *known;
-    DC_ASSIGN_OR_RETURN(input.low, real_member(item, "low"));
-    DC_ASSIGN_OR_RETURN(input.high, real_member(item, "high"));
+    DC_RETURN_IF_ERROR(read_range(item, input.low, input.high));
     DC_RETURN_IF_ERROR(read_labels(item, input));
     if (const JsonValue* guessed = item.find("guessed"); guessed != nullptr) {
       DC_ASSIGN_OR_RETURN(input.guessed, guessed->to_bool());
@@ -69,9 +85,7 @@ Status read_zero_row(const JsonValue& value, ir::Initializer& initializer) {
   if (row == nullptr) return base::ok_status();
   DC_ASSIGN_OR_RETURN(initializer.zero_row, row->to_integer());
   if (initializer.zero_row >= 0) return base::ok_status();
-  return Status(ErrorKind::BadInput, "DC2031",
-                "line " + std::to_string(row->line()) +
-                    ": zero_row is negative; it is the index of a row: export the model again");
+  return negative(*row, "zero_row", "the index of a row");
 }
 
 Result<ir::Initializer> read_initializer(const JsonValue& value) {
@@ -84,11 +98,11 @@ Result<ir::Initializer> read_initializer(const JsonValue& value) {
     case ir::InitKind::Normal: {
       DC_ASSIGN_OR_RETURN(initializer.a, real_member(value, "mean"));
       DC_ASSIGN_OR_RETURN(initializer.b, real_member(value, "std"));
+      if (initializer.b < 0) return negative(value, "std", "a standard deviation");
       break;
     }
     case ir::InitKind::Uniform: {
-      DC_ASSIGN_OR_RETURN(initializer.a, real_member(value, "low"));
-      DC_ASSIGN_OR_RETURN(initializer.b, real_member(value, "high"));
+      DC_RETURN_IF_ERROR(read_range(value, initializer.a, initializer.b));
       break;
     }
     case ir::InitKind::Constant: {

@@ -235,12 +235,23 @@ TEST(Refusals, StridedParameters) {
   expect_refused(archive, ErrorKind::BadInput, {"0.weight", "contiguous"});
 }
 
+TEST(Refusals, TwoGradientsOfOneParameter) {
+  EditedArchive archive("mlp.pt2");
+  archive.replace(kModel, R"("view_1"}, "parameter_name": "2.bias")",
+                  R"("view_1"}, "parameter_name": "0.bias")");
+  expect_refused(archive, ErrorKind::BadInput, {"0.bias has two gradients"});
+}
+
 TEST(Refusals, BadDescriptions) {
   for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
            {"\"role\":\"class\"", "\"role\":\"klass\""},
            {"\"name\":\"labels\"", "\"name\":\"lables\""},
            {"\"version\":1", "\"version\":2"},
            {"\"kind\":\"uniform\"", "\"kind\":\"magic\""},
+           {"\"high\":10,\"low\":0", "\"high\":10,\"low\":11"},
+           {"\"high\":0.125,\"kind\":\"uniform\"", "\"high\":-0.25,\"kind\":\"uniform\""},
+           {R"("high":0.125,"kind":"uniform","low":-0.125)",
+            R"("kind":"normal","mean":0,"std":-1)"},
            {"{\"aliases\"", "{\"optimizer\":{\"optimizer\":{\"kind\":\"adam\"}},\"aliases\""}}) {
     EditedArchive archive("mlp.pt2");
     archive.replace(kDescription, from, to);
