@@ -111,11 +111,12 @@ class Explainer {
       said.is_stored = std::ranges::count(expression.results, i) != 0;
       made.operations.push_back(std::move(said));
     }
-    // Apart, a value is written once and read by each of its readers; those of reductions have
-    // none.
-    const int64_t count = elements(expression, made);
+    // Apart, a value is written once and read by each of its readers.
+    const int64_t elements = this->elements(expression, made, false);
+    const int64_t rows = expression.has_reductions() ? this->elements(expression, made, true) : 0;
     for (size_t i = 0; i < readers.size(); ++i) {
       const int64_t writes = made.operations[i].is_stored ? 0 : 1;
+      const int64_t count = expression.is_row_value(i) ? rows : elements;
       made.bytes_saved +=
           (writes + readers[i]) * count * base::byte_size(expression.operations[i].dtype);
     }
@@ -125,13 +126,17 @@ class Explainer {
     }
   }
 
-  // Of each value that is no reduction's.
-  int64_t elements(const Expression& expression, const ExplainedFusion& made) const {
+  // Of each value, or of each row value.
+  int64_t elements(const Expression& expression, const ExplainedFusion& made, bool rows) const {
     std::vector<std::span<const int64_t>> operands, results;
     for (const int32_t id : made.operands) operands.emplace_back(tensor(id).sizes);
     for (const int32_t id : made.results) results.emplace_back(tensor(id).sizes);
     const auto shape = base::shape_of(expression, operands, results);
-    return shape ? base::numel(shape->elements) : 0;
+    if (!shape) return 0;
+    std::vector<int64_t> sizes = shape->elements;
+    for (size_t dim = 0; dim < sizes.size() && rows; ++dim)
+      if (shape->folded[dim]) sizes[dim] = 1;
+    return base::numel(sizes);
   }
 
   static std::string shown(const base::ExpressionArgument& argument, const ExplainedFusion& made) {

@@ -1,5 +1,6 @@
 // The text of an Expression:
-//   expression = { value ":" dtype "=" overload "(" [ argument { "," argument } ] ")" ";" }
+//   expression = { value ":" dtype [ ".row" ] "=" overload
+//                  "(" [ argument { "," argument } ] ")" ";" }
 //                "->" value { "," value }
 //   argument   = name "=" ( "none" | "true" | "false" | operand | value | number | word | list )
 //   list       = "[" [ integer { "," integer } ] "]"
@@ -150,6 +151,8 @@ class Parser {
       made.dtype = *known;
     else
       fail("there is no element type '" + dtype + "'");
+    made.is_row = skip('.');
+    if (made.is_row) take("row", "'row'");
     take("=", "'=' and an operator");
     made.overload = name("an operator");
     take(".", "'.' and the overload of the operator");
@@ -231,10 +234,9 @@ class Parser {
         const auto index = static_cast<size_t>(argument.integer);
         if (argument.kind == Kind::Operand) reads_operand[index] = true;
         if (argument.kind == Kind::Value) is_read[index] = true;
-        if (argument.kind == Kind::Value && is_reduction(made_.operations[index].overload))
-          fail("t" + std::to_string(index) + " is the value of a reduction, and is read");
       }
     }
+    check_rows();
     check_reductions();
     for (const size_t result : made_.results) is_read[result] = true;
     const auto unread = [&](const std::vector<bool>& read, const char* letter) {
@@ -244,9 +246,30 @@ class Parser {
     };
     unread(reads_operand, "a");
     unread(is_read, "t");
-    if (reads_operand.size() + made_.results.size() > Expression::kMostTensors)
+    if (made_.tensors() > Expression::kMostTensors)
       fail("there are more than " + std::to_string(Expression::kMostTensors) +
-           " operands and results");
+           " operands, results and row values that are read for each element");
+  }
+
+  // Row values are made of row values and operands, and nothing folds them.
+  void check_rows() {
+    for (size_t i = 0; i < made_.operations.size(); ++i) {
+      const ExpressionOperation& operation = made_.operations[i];
+      const std::string own = "t" + std::to_string(i);
+      const bool folds = is_reduction(operation.overload);
+      if (operation.is_row && folds) fail(own + " is a reduction, and is marked as a row's");
+      if (operation.is_row && !made_.has_reductions())
+        fail(own + " is computed for each row, but there are no reductions");
+      for (const ExpressionArgument& argument : operation.arguments) {
+        if (argument.kind != Kind::Value) continue;
+        const auto index = static_cast<size_t>(argument.integer);
+        const std::string read = "t" + std::to_string(index);
+        if (folds && made_.is_row_value(index))
+          fail(own + " folds " + read + ", which has one element for each row");
+        if (operation.is_row && !made_.is_row_value(index))
+          fail(own + " is computed for each row, but reads " + read + ", which is not");
+      }
+    }
   }
 
   void check_reductions() {
@@ -315,12 +338,37 @@ bool Expression::has_reductions() const {
   });
 }
 
+bool Expression::is_row_value(size_t value) const {
+  return operations[value].is_row || is_reduction(operations[value].overload);
+}
+
+bool Expression::reads_rows() const {
+  return std::ranges::any_of(operations, [this](const ExpressionOperation& operation) {
+    return operation.is_row || std::ranges::any_of(operation.arguments, [this](const auto& read) {
+             return read.kind == Kind::Value && is_row_value(static_cast<size_t>(read.integer));
+           });
+  });
+}
+
+size_t Expression::tensors() const {
+  std::vector<bool> kept(operations.size());
+  for (const size_t result : results) kept[result] = true;
+  for (const ExpressionOperation& operation : operations) {
+    for (const ExpressionArgument& read : operation.arguments) {
+      const auto index = static_cast<size_t>(read.integer);
+      if (read.kind != Kind::Value || !is_row_value(index)) continue;
+      if (!operation.is_row || is_reduction(operations[index].overload)) kept[index] = true;
+    }
+  }
+  return operands() + static_cast<size_t>(std::ranges::count(kept, true));
+}
+
 std::string Expression::text() const {
   std::string text;
   for (size_t i = 0; i < operations.size(); ++i) {
     const ExpressionOperation& operation = operations[i];
-    text += "t" + std::to_string(i) + ":" + std::string(name(operation.dtype)) + "=" +
-            operation.overload + "(";
+    text += "t" + std::to_string(i) + ":" + std::string(name(operation.dtype)) +
+            (operation.is_row ? ".row=" : "=") + operation.overload + "(";
     for (size_t j = 0; j < operation.arguments.size(); ++j) {
       const ExpressionArgument& argument = operation.arguments[j];
       text += (j == 0 ? "" : ",") + argument.name + "=" + text_of(argument);

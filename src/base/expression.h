@@ -9,13 +9,24 @@
 // it never lies in memory. So a fused kernel gives the bits that the kernels of its operations give
 // one after the other.
 //
-// At its end an expression may have reductions, which fold dims of that shape (is_reduction()):
+// An expression may have reductions, which fold dims of that shape (is_reduction()), all the same:
 //
 //   "t0:f32=mul.Tensor(self=a0,other=a1);t1:f32=sum.dim_IntList(self=t0,dim=[0,1]);->t1"
 //
-// Their values are results, and no operation reads them. All fold the same dims.
 // The order is that in which the native kernel of the overload folds a row-major tensor
 // (runtime/kernel/native/reductions/fold.h). Which shapes fit is in expression_shape.h.
+//
+// Operations may read a reduction's value, if it folds the trailing dims: it is broadcast along
+// them. Operations on such values and on operands with one element for each row are computed once
+// for each row where ".row" says so (an RMS norm):
+//
+//   "t0:f32=pow.Tensor_Scalar(self=a0,exponent=2);t1:f32=mean.dim(self=t0,dim=[1]);"
+//   "t2:f32.row=add.Tensor(self=t1,other=1e-06);t3:f32.row=rsqrt.default(self=t2);"
+//   "t4:f32=mul.Tensor(self=a0,other=t3);->t4"
+//
+// Values of reductions and of such operations are row values. A row value that is a result has the
+// dims that are not folded. A reduction folds no row value. So values have phases
+// (expression_phases.h): what reads a reduction's value comes after all that this folds.
 //
 // It is data, in plans too: text that is read and checked before anything runs.
 #pragma once
@@ -47,19 +58,25 @@ struct ExpressionOperation {
   DType dtype = DType::F32;  // of its value
   std::string overload;      // "mul.Tensor", of ATen
   std::vector<ExpressionArgument> arguments;
+  bool is_row = false;  // an operation on row values, computed once for each row
   bool operator==(const ExpressionOperation&) const = default;
 };
 
 struct Expression {
   static constexpr size_t kMostOperations = 64;
-  static constexpr size_t kMostTensors = 16;  // operands and results
+  static constexpr size_t kMostTensors = 16;  // that tensors() counts
   static constexpr size_t kMostReductions = 4;
 
   std::vector<ExpressionOperation> operations;
   std::vector<size_t> results;  // operations, each once
 
   size_t operands() const;  // a0 to the one before this
+  // Operands, results, and row values that a kernel keeps for the elements of their row.
+  size_t tensors() const;
   bool has_reductions() const;
+  bool is_row_value(size_t value) const;  // of a reduction, or one that is_row
+  // Whether operations read row values, or are computed once for each row.
+  bool reads_rows() const;
   std::string text() const;
   // What text() gives, and nothing else: every operand up to the last is read, every value is read
   // or a result. BadInput (65), DC1401, says what is wrong.

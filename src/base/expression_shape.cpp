@@ -45,6 +45,26 @@ bool fold(ExpressionShape& shape, std::span<const int64_t> dims) {
   return std::all_of(first, large.end(), is_column) && numel(shape.elements) > 0;
 }
 
+// Whether the operand has one element along folded dims.
+bool is_of_rows(const ExpressionShape& shape, std::span<const int64_t> operand) {
+  const size_t added = shape.elements.size() - operand.size();
+  for (size_t dim = 0; dim < operand.size(); ++dim)
+    if (shape.folded[added + dim] && operand[dim] != 1) return false;
+  return true;
+}
+
+// Whether all that is computed for each row can be.
+bool rows_fit(const Expression& expression, const ExpressionShape& shape, Shapes operands) {
+  if (!expression.reads_rows()) return true;
+  if (!shape.by_rows) return false;
+  return std::ranges::all_of(expression.operations, [&](const ExpressionOperation& operation) {
+    return !operation.is_row || std::ranges::all_of(operation.arguments, [&](const auto& read) {
+      return read.kind != ExpressionArgumentKind::Operand ||
+             is_of_rows(shape, operands[static_cast<size_t>(read.integer)]);
+    });
+  });
+}
+
 }  // namespace
 
 std::optional<ExpressionShape> shape_of(const Expression& expression, Shapes operands,
@@ -52,12 +72,12 @@ std::optional<ExpressionShape> shape_of(const Expression& expression, Shapes ope
   if (operands.size() != expression.operands() || results.size() != expression.results.size())
     return std::nullopt;
   ExpressionShape shape;
-  const auto operation = [&](size_t result) -> const ExpressionOperation& {
-    return expression.operations[expression.results[result]];
+  const auto is_row = [&](size_t result) {
+    return expression.is_row_value(expression.results[result]);
   };
   bool is_known = false;
   for (size_t i = 0; i < results.size() && !is_known; ++i) {
-    if (is_reduction(operation(i).overload)) continue;
+    if (is_row(i)) continue;
     shape.elements.assign(results[i].begin(), results[i].end());
     is_known = true;
   }
@@ -66,13 +86,15 @@ std::optional<ExpressionShape> shape_of(const Expression& expression, Shapes ope
     return broadcasts_to(operand, shape.elements);
   });
   if (!all_fit) return std::nullopt;
+  const auto first = std::ranges::find_if(
+      expression.operations, [](const auto& each) { return is_reduction(each.overload); });
+  if (first != expression.operations.end() && !fold(shape, folded_dims(*first)))
+    return std::nullopt;
+  if (!rows_fit(expression, shape, operands)) return std::nullopt;
   for (size_t i = 0; i < results.size(); ++i) {
-    const bool folds = is_reduction(operation(i).overload);
-    if (folds && shape.folded.empty() && !fold(shape, folded_dims(operation(i))))
-      return std::nullopt;
     const bool fits =
-        folds ? large_dims(results[i], nullptr) == large_dims(shape.elements, &shape.folded)
-              : std::ranges::equal(results[i], shape.elements);
+        is_row(i) ? large_dims(results[i], nullptr) == large_dims(shape.elements, &shape.folded)
+                  : std::ranges::equal(results[i], shape.elements);
     if (!fits) return std::nullopt;
   }
   return shape;

@@ -12,11 +12,11 @@
 namespace dc::base {
 
 struct ExpressionShape {
-  // Of all values but those of reductions: the shape of the results that are none, else what the
-  // operands are broadcast to.
+  // Of all values but row values: the shape of the results that are none, else what the operands
+  // are broadcast to.
   std::vector<int64_t> elements;
   std::vector<bool> folded;  // dims of `elements`; none without reductions
-  // Of reductions: dims from this one on are columns, those before it rows. So a row-major tensor
+  // Of row values: dims from this one on are columns, those before it rows. So a row-major tensor
   // of this shape is a matrix, and each result is made of a row, or each of a column. Dims of one
   // element do not matter.
   size_t first_column = 0;
@@ -24,15 +24,16 @@ struct ExpressionShape {
 };
 
 // One shape for each operand and each result of the expression. Nothing if they do not belong
-// together: results that are no reductions have one shape, and operands can be broadcast to it;
+// together: results that are no row values have one shape, and operands can be broadcast to it;
 // what is folded has elements, and is the leading or the trailing dims, so that elements are folded
-// in the order in which they would lie in memory; results of reductions have the other dims. Dims
-// of one element may come anywhere in these.
+// in the order in which they would lie in memory; results that are row values have the other dims.
+// Dims of one element may come anywhere in these. Where operations read row values, the trailing
+// dims are folded, and operands of operations for each row have one element along them.
 using Shapes = std::span<const std::span<const int64_t>>;
 std::optional<ExpressionShape> shape_of(const Expression& expression, Shapes operands,
                                         Shapes results);
 
-// Of a reduction's result with these strides: along each dim of `elements`, 0 along folded ones.
+// Of a row value's result with these strides: along each dim of `elements`, 0 along folded ones.
 std::vector<int64_t> strides_of_reduced(const ExpressionShape& shape,
                                         std::span<const int64_t> sizes,
                                         std::span<const int64_t> strides);

@@ -107,7 +107,7 @@ class FusedDescription {
   }
   std::optional<std::vector<int64_t>> steps(size_t number) const {
     const bool folds =
-        number < tensors_.results.size() && is_reduction(expression_.results[number]);
+        number < tensors_.results.size() && expression_.is_row_value(expression_.results[number]);
     const TensorMeta& own = tensor(number);
     if (folds) return base::strides_of_reduced(shape_, own.shape, own.strides);
     return steps_of(own, shape());
@@ -198,9 +198,8 @@ class FusedDescription {
     made.dtype = made.computes = operation.dtype;
     const auto result = std::ranges::find(expression_.results, number);
     made.is_result = result != expression_.results.end();
-    const TensorMeta* reduced =
-        folds ? &tensor(static_cast<size_t>(result - expression_.results.begin())) : nullptr;
-    made.written_bytes = (folds ? static_cast<double>(reduced->numel()) : made_.elements) *
+    const std::vector<int64_t> own_shape = shape_of(number);
+    made.written_bytes = static_cast<double>(base::numel(own_shape)) *
                          static_cast<double>(base::byte_size(operation.dtype));
     base::KernelSignature apart(name, base::Provider::Native, signature_.space());
     bool is_first = true;
@@ -217,20 +216,33 @@ class FusedDescription {
     if (operation.overload == "_to_copy.default")
       apart.add_attribute("dtype", static_cast<int64_t>(operation.dtype));
     apart.begin_results();
-    if (folds) {
-      apart.add_tensor(operation.dtype, reduced->shape, reduced->strides);
-    } else {
-      apart.add_tensor(operation.dtype, shape(), value_strides());
-    }
+    apart.add_tensor(operation.dtype, own_shape, strides_of(number));
     made.apart = time_(apart);
     made_.operations.push_back(std::move(made));
     return true;
   }
 
-  // Of values, as the kernels apart would have them.
-  std::vector<int64_t> value_strides() const {
-    if (is_reduction(expression_.results[0])) return base::contiguous_strides(shape());
-    const std::span<const int64_t> strides = tensors_.results[0]->strides;
+  // Of a value, as the kernels apart would have it.
+  std::vector<int64_t> shape_of(size_t value) const {
+    std::vector<int64_t> sizes(shape().begin(), shape().end());
+    if (!expression_.is_row_value(value)) return sizes;
+    const auto result = std::ranges::find(expression_.results, value);
+    if (result != expression_.results.end()) {
+      const TensorMeta& own = tensor(static_cast<size_t>(result - expression_.results.begin()));
+      return {own.shape.begin(), own.shape.end()};
+    }
+    for (size_t dim = 0; dim < sizes.size(); ++dim)
+      if (shape_.folded[dim]) sizes[dim] = 1;
+    return sizes;
+  }
+  std::vector<int64_t> strides_of(size_t value) const {
+    const bool is_row = expression_.is_row_value(value);
+    const auto result = std::ranges::find(expression_.results, value);
+    const bool is_first = !is_row && !expression_.is_row_value(expression_.results[0]);
+    if (!is_first && (!is_row || result == expression_.results.end()))
+      return base::contiguous_strides(shape_of(value));
+    const size_t of = is_first ? 0 : static_cast<size_t>(result - expression_.results.begin());
+    const std::span<const int64_t> strides = tensors_.results[of]->strides;
     return {strides.begin(), strides.end()};
   }
 
@@ -257,7 +269,7 @@ class FusedDescription {
       case ExpressionArgumentKind::Value: {
         if (number >= operation) return false;
         const DType dtype = made_.operations[number].dtype;
-        apart.add_tensor(dtype, shape(), value_strides());
+        apart.add_tensor(dtype, shape_of(number), strides_of(number));
         made.read_bytes += made_.operations[number].written_bytes;
         made.reads.push_back(number);
         return true;

@@ -32,7 +32,7 @@ class StepCompiler {
                const PartDone& done, const OutOfTime& out_of_time,
                SearchUntil until = SearchUntil::Best)
       : step_(step),
-        options_(options),
+        options_(for_passes(options)),
         cost_(cost),
         done_(done),
         out_of_time_(out_of_time),
@@ -90,6 +90,12 @@ class StepCompiler {
   base::Result<runtime::plan::Plan> emit(const LoweredStep& lowered, Choice choice);
 
   const ir::Step& step_;
+  // Passes know the device.
+  static CompileOptions for_passes(CompileOptions options) {
+    options.passes.device = options.device_kind();
+    return options;
+  }
+
   const CompileOptions options_;
   const cost::CostModel& cost_;
   const PartDone& done_;

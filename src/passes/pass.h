@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "src/base/device_kind.h"
 #include "src/base/remark.h"
 #include "src/base/status.h"
 #include "src/cost/cost_model.h"
@@ -36,10 +37,10 @@ enum class Recompute : uint8_t { Auto, Off, Full };
 // Any: as Native, but libtorch's where the profile says that they are faster.
 enum class Providers : uint8_t { Aten, Native, Any };
 
-// Whether fused kernels end with reductions.
+// Whether fused kernels have reductions.
 // Never: to measure them without.
-// WhereFaster: where the profile has measured that this is no slower.
-// Always: to measure them.
+// WhereFaster: where the profile has measured that this is no slower; on GPUs unless it has
+// measured that this is slower. Always: to measure them.
 enum class FuseReductions : uint8_t { Never, WhereFaster, Always };
 
 struct Pass;
@@ -54,6 +55,7 @@ struct Options {
   Recompute recompute = Recompute::Auto;
   Providers providers = Providers::Aten;
   FuseReductions fuse_reductions = FuseReductions::WhereFaster;
+  base::DeviceKind device = base::DeviceKind::Cpu;
   // Ranks that share a host, for hierarchical chains. Empty: not known.
   std::optional<int> ranks_per_host;
   // Called after each pass, whose result becomes its own: a test plants failures with it. Empty:

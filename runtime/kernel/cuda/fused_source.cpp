@@ -11,6 +11,7 @@
 #include "runtime/kernel/cuda/kernels/reduce_parameters.h"
 #include "runtime/kernel/cuda/reduce_kernels.h"
 #include "runtime/kernel/native/pointwise/operations.h"
+#include "src/base/expression_phases.h"
 #include "src/base/sha256.h"
 
 namespace dc::runtime::kernel::cuda {
@@ -95,6 +96,7 @@ class Writer {
       : expression_(expression),
         tensors_(tensors),
         operations_(operations),
+        phases_(base::phases_of(expression)),
         has_reductions_(expression.has_reductions()),
         along_(has_reductions_ ? tensors.along.dims() : tensors.iteration.dims()) {
     if (has_reductions_) across_ = tensors.across.dims();
@@ -106,9 +108,8 @@ class Writer {
     FusedSource made;
     if (has_reductions_ && !tensors_.shape.by_rows) {
       made.parts = column_parts(columns(), rows());
-      for (size_t i = 0; i < tensors_.results.size(); ++i)
-        if (is_reduced(i))
-          made.folds.push_back({i, fold_of(overload(i)), folded_dtype(i), divisor(i)});
+      for (const size_t i : reductions())
+        made.folds.push_back({*result_of(i), fold_of(overload(i)), folded_dtype(i), divisor(i)});
     }
     std::string body = parameters();
     if (made.parts > 0) body += "  void* totals;\n";
@@ -167,12 +168,21 @@ class Writer {
     return t < results ? tensors_.results[t] : tensors_.operands[t - results];
   }
   size_t tensors() const { return tensors_.results.size() + tensors_.operands.size(); }
-  const ExpressionOperation& operation_of(size_t result) const {
-    return expression_.operations[expression_.results[result]];
-  }
-  std::string_view overload(size_t result) const { return operation_of(result).overload; }
+  std::string_view overload(size_t value) const { return expression_.operations[value].overload; }
+  // Whether it is a result with one element for each row or column.
   bool is_reduced(size_t t) const {
-    return t < tensors_.results.size() && base::is_reduction(overload(t));
+    return t < tensors_.results.size() && expression_.is_row_value(expression_.results[t]);
+  }
+  std::vector<size_t> reductions() const {
+    std::vector<size_t> found;
+    for (size_t i = 0; i < operations_.size(); ++i)
+      if (base::is_reduction(overload(i))) found.push_back(i);
+    return found;
+  }
+  std::optional<size_t> result_of(size_t value) const {
+    const auto found = std::ranges::find(expression_.results, value);
+    if (found == expression_.results.end()) return std::nullopt;
+    return static_cast<size_t>(found - expression_.results.begin());
   }
 
   // How many neighbouring elements a thread has at once: as many as 16 bytes of the largest element
@@ -281,42 +291,67 @@ class Writer {
     return text;
   }
 
-  // What a thread does with the elements of a pack, whose coordinates are known.
-  std::string pack_of_elements() const {
+  // What a phase does with elements.
+  struct Phase {
+    std::vector<bool> computed;  // by value
+    std::vector<size_t> folds;   // reductions
+    std::vector<size_t> stores;  // results
+    std::vector<bool> reads;     // by operand
+  };
+  Phase phase(size_t number) const {
+    Phase made;
+    made.computed = base::computed_in(expression_, phases_, number);
+    made.reads.resize(tensors_.operands.size());
+    for (size_t i = 0; i < operations_.size(); ++i) {
+      const bool folds = base::is_reduction(overload(i)) && phases_.of_reduction(i) == number;
+      if (folds) made.folds.push_back(i);
+      if (!folds && !made.computed[i]) continue;
+      for (const ExpressionArgument& read : expression_.operations[i].arguments)
+        if (read.kind == ExpressionArgumentKind::Operand)
+          made.reads[static_cast<size_t>(read.integer)] = true;
+    }
+    for (size_t i = 0; i < tensors_.results.size(); ++i)
+      if (!is_reduced(i) && phases_.first[expression_.results[i]] == number)
+        made.stores.push_back(i);
+    return made;
+  }
+
+  std::string pack_of(size_t operand) const {
+    const std::string name = "a" + std::to_string(operand);
+    return "cuda::load_pack<" + std::to_string(pack_) + ">(parameters." + name + " + " +
+           offset(tensors_.results.size() + operand) + ")";
+  }
+
+  // What a thread does with the elements of a pack, whose coordinates are known. `kept`: of
+  // row_loop(), where packs are read before they are used; null: elsewhere.
+  std::string pack_of_elements(const Phase& phase, const std::vector<bool>* kept = nullptr) const {
     std::string before, elements, after;
-    const std::string packs = std::to_string(pack_);
     for (size_t i = 0; i < tensors_.operands.size(); ++i) {
-      if (is_one_for_all(i)) continue;
-      const size_t t = tensors_.results.size() + i;
-      const std::string name = "a" + std::to_string(i);
-      if (is_packed(t))
-        before.append("const auto pack_")
-            .append(name)
-            .append(" = cuda::load_pack<")
-            .append(packs)
-            .append(">(parameters.")
-            .append(name)
-            .append(" + ")
-            .append(offset(t))
-            .append(");\n");
-      (is_packed(t) ? elements : before) += load(i);
+      if (!phase.reads[i] || is_one_for_all(i) || is_of_row(i)) continue;
+      const bool packed = is_packed(tensors_.results.size() + i);
+      if (packed) {
+        const std::string own = "a" + std::to_string(i);
+        before += "const auto& pack_" + own + " = ";
+        before += kept == nullptr
+                      ? pack_of(i)
+                      : "packs_" + own + ((*kept)[i] ? "[step + u][part]" : "[u][part]");
+        before += ";\n";
+      }
+      (packed ? elements : before) += load(i);
     }
     for (size_t i = 0; i < operations_.size(); ++i)
-      if (!base::is_reduction(expression_.operations[i].overload)) elements += operation(i);
-    for (size_t i = 0; i < tensors_.results.size(); ++i) {
+      if (phase.computed[i]) elements += operation(i);
+    for (const size_t i : phase.folds) elements += joined(i);
+    for (const size_t i : phase.stores) {
       const std::string name = "r" + std::to_string(i);
       const std::string type = element_type(tensors_.results[i].dtype);
-      if (is_reduced(i)) {
-        elements += joined(i);
-        continue;
-      }
       const std::string value =
           converted(type, "t" + std::to_string(expression_.results[i])) + ";\n";
       if (is_packed(i)) {
         before.append("cuda::Pack<")
             .append(type)
             .append(", ")
-            .append(packs)
+            .append(std::to_string(pack_))
             .append("> pack_")
             .append(name)
             .append(";\n");
@@ -346,68 +381,180 @@ class Writer {
   std::string element_loop() const {
     return loads_of_one() + "for (" + index_ + " i = cuda::first_element<" + index_ + ">(); i < " +
            number(columns() / pack_) + "; i += cuda::all_threads<" + index_ + ">()) {\n" +
-           coordinates(along_, "c", "i", pack_) + pack_of_elements() + "}\n";
+           coordinates(along_, "c", "i", pack_) + pack_of_elements(phase(0)) + "}\n";
   }
 
-  // Of a reduction, the result `result`: the type of its totals, and their name.
-  std::string total_type(size_t result) const {
-    const bool is_floating = base::is_floating(folded_dtype(result)) ||
-                             base::is_floating(tensors_.results[result].dtype);
+  // Of a reduction: the type of its totals, and their name.
+  std::string total_type(size_t reduction) const {
+    const bool is_floating = base::is_floating(folded_dtype(reduction)) ||
+                             base::is_floating(expression_.operations[reduction].dtype);
     return is_floating ? "double" : "int64_t";
   }
-  DType folded_dtype(size_t result) const {
-    const ExpressionArgument& self = operation_of(result).arguments[0];
+  DType folded_dtype(size_t reduction) const {
+    const ExpressionArgument& self = expression_.operations[reduction].arguments[0];
     const auto index = static_cast<size_t>(self.integer);
     return self.kind == ExpressionArgumentKind::Value ? expression_.operations[index].dtype
                                                       : tensors_.operands[index].dtype;
   }
   // Elements of a mean; otherwise 1.
-  double divisor(size_t result) const {
-    if (!overload(result).starts_with("mean.")) return 1;
+  double divisor(size_t reduction) const {
+    if (!overload(reduction).starts_with("mean.")) return 1;
     return static_cast<double>(tensors_.shape.by_rows ? columns() : rows());
   }
-  static std::string total(size_t result) { return "total_" + std::to_string(result); }
-  std::string joined(size_t result) const {
-    const ExpressionArgument& self = operation_of(result).arguments[0];
+  static std::string total(size_t reduction) { return "total_" + std::to_string(reduction); }
+  std::string joined(size_t reduction) const {
+    const ExpressionArgument& self = expression_.operations[reduction].arguments[0];
     const std::string value =
         (self.kind == ExpressionArgumentKind::Value ? "t" : "a") + std::to_string(self.integer);
-    const std::string fold = std::string("cuda::") + fold_of(overload(result));
-    const std::string own = total(result) + (tensors_.shape.by_rows ? "" : "[k]");
+    const std::string fold = std::string("cuda::") + fold_of(overload(reduction));
+    const std::string own = total(reduction) + (tensors_.shape.by_rows ? "" : "[k]");
     return own + " = " + fold + "::join(" + own + ", " + fold + "::of(" +
-           converted(total_type(result), value) + "));\n";
+           converted(total_type(reduction), value) + "));\n";
   }
   template <typename F>
   std::string for_each_reduced(F f) const {
     std::string text;
-    for (size_t i = 0; i < tensors_.results.size(); ++i)
-      if (is_reduced(i)) text += f(i, total_type(i), std::string("cuda::") + fold_of(overload(i)));
+    for (const size_t i : reductions())
+      text += f(i, total_type(i), std::string("cuda::") + fold_of(overload(i)));
     return text;
   }
 
-  // As reduce_by_rows of kernels/reduce.h.
+  // Whether the operand has one element for each row.
+  bool is_of_row(size_t operand) const {
+    const size_t t = tensors_.results.size() + operand;
+    return has_reductions_ && tensors_.shape.by_rows && !is_one_for_all(operand) &&
+           std::ranges::all_of(along_, [&](const auto& dim) { return dim.strides[t] == 0; });
+  }
+
+  // Steps of a row: in each a thread has kChunk elements, as some packs.
+  int64_t steps() const { return (columns() + kLanes * kChunk - 1) / (kLanes * kChunk); }
+  std::string parts() const { return std::to_string(kChunk / pack_); }
+
+  // Operands whose packs of a whole row a thread keeps, because several phases read them and each
+  // row has its own: as many registers as leave a multiprocessor room for some blocks.
+  std::vector<bool> kept_operands(const std::vector<Phase>& phases) const {
+    std::vector<bool> kept(tensors_.operands.size());
+    int64_t bytes = 0;
+    for (size_t i = 0; i < kept.size(); ++i) {
+      const size_t t = tensors_.results.size() + i;
+      const auto reads = [i](const Phase& phase) { return static_cast<bool>(phase.reads[i]); };
+      const bool has_rows = std::ranges::any_of(
+          across_, [t](const native::Iteration::Dim& dim) { return dim.strides[t] != 0; });
+      kept[i] = is_packed(t) && has_rows && std::ranges::count_if(phases, reads) > 1;
+      if (kept[i]) bytes += steps() * kChunk * base::byte_size(tensor(t).dtype);
+    }
+    constexpr int64_t kMostBytes = 256, kMostSteps = 16;
+    if (bytes > kMostBytes || steps() > kMostSteps) kept.assign(kept.size(), false);
+    return kept;
+  }
+
+  // What is done for the packs of the steps from `step` on, u being how many of them are done.
+  std::string for_steps(int64_t count, const std::string& what) const {
+    const std::string chunk = number(kChunk), lanes = number(kLanes * kChunk);
+    const bool is_whole =
+        columns() % (kLanes * kChunk) == 0 && rows() % 8 == 0 && steps() % count == 0;
+    std::string text = "#pragma unroll\nfor (int u = 0; u < " + std::to_string(count) +
+                       "; ++u) {\n#pragma unroll\nfor (int part = 0; part < " + parts() +
+                       "; ++part) {\n";
+    text += declared(
+        "i", "(lane * " + chunk + " + (step + u) * " + lanes + ") / " + number(pack_) + " + part");
+    if (!is_whole) text += "if (exists && i < " + number(columns() / pack_) + ") {\n";
+    return text + coordinates(along_, "c", "i", pack_) + what + (is_whole ? "" : "}\n") + "}\n}\n";
+  }
+  std::string packs_of(size_t operand, int64_t steps) const {
+    const DType dtype = tensors_.operands[operand].dtype;
+    return "cuda::Pack<" + std::string(element_type(dtype)) + ", " + std::to_string(pack_) +
+           "> packs_a" + std::to_string(operand) + "[" + std::to_string(steps) + "][" + parts() +
+           "];\n";
+  }
+  // Packs of some steps are read before any of them is used, so that reads wait together.
+  std::string phase_of_row(const Phase& phase, const std::vector<bool>& kept) const {
+    const bool keeps = std::ranges::count(kept, true) > 0;
+    const int64_t all = steps(), count = std::min<int64_t>(all, 4);
+    std::string arrays, loads;
+    for (size_t i = 0; i < tensors_.operands.size(); ++i) {
+      if (!phase.reads[i] || kept[i] || !is_packed(tensors_.results.size() + i)) continue;
+      arrays += packs_of(i, count);
+      loads += "packs_a" + std::to_string(i) + "[u][part] = " + pack_of(i) + ";\n";
+    }
+    std::string elements = pack_of_elements(phase, &kept);
+    if (!loads.empty()) loads = for_steps(count, loads);
+    return (keeps ? "#pragma unroll\n" : "") + ("for (" + index_ + " step = 0; step < ") +
+           number(all) + "; step += " + number(count) + ") {\n" + arrays + loads +
+           for_steps(count, elements) + "}\n";
+  }
+
+  bool is_read(size_t value) const {
+    return std::ranges::any_of(expression_.operations, [&](const ExpressionOperation& operation) {
+      return std::ranges::any_of(operation.arguments, [&](const ExpressionArgument& read) {
+        return read.kind == ExpressionArgumentKind::Value &&
+               static_cast<size_t>(read.integer) == value;
+      });
+    });
+  }
+
+  // What the threads of a row make of their totals; all of them have it where it is read.
+  std::string end_of_fold(size_t reduction) const {
+    const std::string number = std::to_string(reduction), own = "t" + number;
+    const DType dtype = expression_.operations[reduction].dtype;
+    const std::string lane = lane_type(native::lane_of(dtype)), type = element_type(dtype);
+    const bool reads = is_read(reduction);
+    std::string text;
+    if (reads) text += "__shared__ " + lane + " row_" + own + "[8];\n";
+    text +=
+        "{\nconst auto all = cuda::row_total<cuda::" + std::string(fold_of(overload(reduction))) +
+        ">(" + total(reduction) + ");\nif (lane == 0) {\nconst auto value = cuda::of_total<" +
+        type + ">(all, " + std::to_string(divisor(reduction)) + ");\n";
+    if (const auto result = result_of(reduction))
+      text += "if (exists) parameters.r" + std::to_string(*result) + "[" + offset(*result) +
+              "] = value;\n";
+    if (reads) text += "row_" + own + "[row] = " + converted(lane, "value") + ";\n";
+    text += "}\n}\n";
+    if (reads) text += "__syncthreads();\nconst " + lane + " " + own + " = row_" + own + "[row];\n";
+    return text;
+  }
+  // Row values that phases from this one on may read.
+  std::string rows_before(size_t phase) const {
+    std::string text;
+    for (size_t i = 0; i < operations_.size(); ++i) {
+      const ExpressionOperation& operation = expression_.operations[i];
+      if (!operation.is_row || phases_.first[i] != phase) continue;
+      text += this->operation(i);
+      if (const auto result = result_of(i))
+        text += "if (lane == 0 && exists) parameters.r" + std::to_string(*result) + "[" +
+                offset(*result) +
+                "] = " + converted(element_type(operation.dtype), "t" + std::to_string(i)) + ";\n";
+    }
+    return text;
+  }
+
+  // Folds as reduce_by_rows of kernels/reduce.h. A phase goes over the row once.
   std::string row_loop() const {
-    const std::string all = number(rows()), packs = number(columns() / pack_);
+    const std::string all = number(rows());
+    std::vector<Phase> phases;
+    for (size_t i = 0; i < phases_.count; ++i) phases.push_back(phase(i));
+    const std::vector<bool> kept = kept_operands(phases);
     std::string text = declared("row", "threadIdx.x / 32") + declared("lane", "threadIdx.x % 32");
     text += loads_of_one();
     text += "for (" + index_ + " first = blockIdx.x * 8; first < " + all +
             "; first += gridDim.x * 8) {\nconst bool exists = first + row < " + all + ";\n";
     text += coordinates(across_, "row", "(exists ? first + row : first)", 1);
+    std::string loads;
+    for (size_t i = 0; i < kept.size(); ++i) {
+      if (is_of_row(i)) text += load(i);
+      if (!kept[i]) continue;
+      text += packs_of(i, steps());
+      loads += "packs_a" + std::to_string(i) + "[u][part] = " + pack_of(i) + ";\n";
+    }
+    if (!loads.empty()) text += "{\nconstexpr int step = 0;\n" + for_steps(steps(), loads) + "}\n";
     text += for_each_reduced([](size_t i, const std::string& type, const std::string& fold) {
       return type + " " + total(i) + " = " + fold + "::neutral<" + type + ">();\n";
     });
-    text += "for (" + index_ + " at = lane * " + number(kChunk) + "; exists && at < " +
-            number(columns()) + "; at += " + number(kLanes * kChunk) +
-            ") {\n#pragma unroll\nfor (int part = 0; part < " + std::to_string(kChunk / pack_) +
-            "; ++part) {\n" + declared("i", "at / " + number(pack_) + " + part") + "if (i < " +
-            packs + ") {\n" + coordinates(along_, "c", "i", pack_) + pack_of_elements() +
-            "}\n}\n}\n";
-    text += for_each_reduced([&](size_t i, const std::string&, const std::string& fold) {
-      const std::string type = element_type(tensors_.results[i].dtype);
-      return "{\nconst auto all = cuda::row_total<" + fold + ">(" + total(i) +
-             ");\nif (lane == 0 && exists) parameters.r" + std::to_string(i) + "[" + offset(i) +
-             "] = cuda::of_total<" + type + ">(all, " + std::to_string(divisor(i)) + ");\n}\n";
-    });
-    return text + "}\n";
+    for (size_t i = 0; i < phases.size(); ++i) {
+      text += rows_before(i) + phase_of_row(phases[i], kept);
+      for (const size_t reduction : phases[i].folds) text += end_of_fold(reduction);
+    }
+    return text + rows_before(phases.size()) + "}\n";
   }
 
   // As reduce_parts_by_columns of kernels/reduce.h, a pack of columns for each thread.
@@ -431,8 +578,9 @@ class Writer {
     text += declared("begin", "part * " + number(terms));
     text += declared("end", "begin + " + number(terms) + " < " + number(rows()) + " ? begin + " +
                                 number(terms) + " : " + number(rows()));
-    text += "for (" + index_ + " term = begin + lane; exists && term < end; term += 8) {\n" +
-            coordinates(across_, "row", "term", 1) + pack_of_elements() + "}\n";
+    text += "#pragma unroll 4\nfor (" + index_ +
+            " term = begin + lane; exists && term < end; term += 8) {\n" +
+            coordinates(across_, "row", "term", 1) + pack_of_elements(phase(0)) + "}\n";
     size_t number_of = 0;
     text += for_each_reduced([&](size_t i, const std::string& type, const std::string& fold) {
       const int64_t begin = static_cast<int64_t>(number_of++) * parts;
@@ -488,6 +636,7 @@ class Writer {
   const Expression& expression_;
   const native::ExpressionTensors& tensors_;
   const native::Operations& operations_;
+  const base::ExpressionPhases phases_;
   bool has_reductions_;
   // Dims of rows, and of columns; without reductions all are of columns.
   Dims across_, along_;

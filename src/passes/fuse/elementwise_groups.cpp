@@ -1,8 +1,10 @@
 #include "src/passes/fuse/elementwise_groups.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "src/base/expression.h"
 #include "src/ir/effects.h"
@@ -38,18 +40,72 @@ bool can_be_written(const ir::Arg& arg) {
          std::holds_alternative<double>(arg.value);
 }
 
+// What may come later than it does: reductions of leading dims that nothing reads but the program's
+// outputs, and element-wise operators that only these read.
+std::set<NodeId> waiting(const Graph& graph, std::span<const NodeId> reductions) {
+  std::set<NodeId> found;
+  // Through views.
+  const std::function<bool(ValueId, bool)> may_wait = [&](ValueId value, bool is_sum) {
+    const auto& uses = graph.value(value).uses;
+    if (is_output(graph, value) ? !is_sum : uses.empty()) return false;
+    return std::ranges::all_of(uses, [&](const ir::Use& use) {
+      const Node& reader = graph.node(use.node);
+      if (ir::is_plain_view(reader))
+        return reader.results.size() == 1 && may_wait(reader.results[0], is_sum);
+      return !is_sum && found.contains(use.node);
+    });
+  };
+  for (const NodeId id : reductions) {
+    const auto reduction = *fusible_reduction(graph, graph.node(id));
+    const ir::Shape& shape = graph.value(reduction.value).type.shape;
+    if (!folds_trailing(reduction.dims, shape) && may_wait(graph.node(id).results[0], true))
+      found.insert(id);
+  }
+  if (found.empty()) return found;
+  const std::vector<NodeId> order = graph.order();
+  for (auto id = order.rbegin(); id != order.rend(); ++id)
+    if (is_fusible(graph, graph.node(*id)) && may_wait(graph.node(*id).results[0], false))
+      found.insert(*id);
+  return found;
+}
+
+// Whether one of the nodes reads what the view gives, or a view of it.
+bool is_read_by(const Graph& graph, const Node& view, const std::set<NodeId>& nodes) {
+  return std::ranges::any_of(view.results, [&](ValueId seen) {
+    return seen.valid() && std::ranges::any_of(graph.value(seen).uses, [&](const ir::Use& use) {
+             const Node& reader = graph.node(use.node);
+             return nodes.contains(use.node) ||
+                    (ir::is_plain_view(reader) && is_read_by(graph, reader, nodes));
+           });
+  });
+}
+
+// Sizes but leading ones of 1.
+std::span<const int64_t> without_leading_ones(std::span<const int64_t> shape) {
+  while (!shape.empty() && shape[0] == 1) shape = shape.subspan(1);
+  return shape;
+}
+
 class Grouping {
  public:
-  Grouping(const Graph& graph, std::span<const NodeId> reductions) : graph_(graph) {
+  enum class Of : uint8_t { Elements, Rows };
+  Grouping(const Graph& graph, std::span<const NodeId> reductions, Of of, std::set<NodeId> taken)
+      : graph_(graph), of_rows_(of == Of::Rows), taken_(std::move(taken)) {
     position_.resize(graph.node_capacity());
     of_.assign(graph.node_capacity(), -1);
-    for (const NodeId id : reductions)
-      reductions_.emplace(id, *fusible_reduction(graph, graph.node(id)));
+    for (const NodeId id : reductions) {
+      FusibleReduction reduction = *fusible_reduction(graph, graph.node(id));
+      if (taken_.contains(id)) continue;
+      if (of_rows_ && !folds_trailing(reduction.dims, graph.value(reduction.value).type.shape))
+        continue;
+      reductions_.emplace(id, std::move(reduction));
+    }
     for (NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
       position_[id.index()] = static_cast<int>(kernels_before_.size());
       const Node& node = graph.node(id);
       const int before = kernels_before_.empty() ? 0 : kernels_before_.back();
-      kernels_before_.push_back(before + (ir::runs(node) && !is_candidate(node) ? 1 : 0));
+      kernels_before_.push_back(
+          before + (ir::runs(node) && !is_candidate(node) && !taken_.contains(id) ? 1 : 0));
     }
   }
 
@@ -61,16 +117,16 @@ class Grouping {
       groups_.push_back({{id}, position_[id.index()]});
       of_[id.index()] = own;
       for (const ValueId operand : operands_of(id)) {
-        const int other = of_[graph_.value(operand).producer.index()];
+        const int other = of_[graph_.value(made_by(operand)).producer.index()];
         if (other >= 0 && other != own && fit(other, own)) join(other, own);
       }
     }
     std::vector<ElementwiseGroup> found;
     for (Group& group : groups_) {
-      if (group.members.size() < 2) continue;
+      if (group.members.size() < 2 || (of_rows_ && !reads_reductions(group))) continue;
       std::ranges::sort(group.members, {}, [this](NodeId id) { return position_[id.index()]; });
       const size_t reductions = reductions_of(group).size();
-      found.push_back({std::move(group.members), reductions});
+      found.push_back({std::move(group.members), reductions, of_rows_});
     }
     return found;
   }
@@ -82,6 +138,7 @@ class Grouping {
   };
 
   bool is_candidate(const Node& node) const {
+    if (taken_.contains(node.id)) return false;
     return is_fusible(graph_, node) || reductions_.contains(node.id);
   }
   std::span<const ValueId> operands_of(NodeId id) const {
@@ -89,6 +146,9 @@ class Grouping {
     if (reduction != reductions_.end()) return {&reduction->second.value, 1};
     return graph_.node(id).operands;
   }
+
+  // The value itself, or what it is a view of.
+  ValueId made_by(ValueId operand) const { return of_rows_ ? viewed(graph_, operand) : operand; }
 
   // Of the values that are no reductions'.
   const ir::Shape& shape(const Group& group) const {
@@ -115,14 +175,15 @@ class Grouping {
   bool fit(int earlier, int own) const {
     const Group &first = groups_[static_cast<size_t>(earlier)],
                 &second = groups_[static_cast<size_t>(own)];
-    if (shape(first) != shape(second) || phase(first) != phase(second)) return false;
+    if (phase(first) != phase(second)) return false;
+    if (of_rows_ ? !rows_fit(earlier, own) : shape(first) != shape(second)) return false;
     if (first.members.size() + second.members.size() > Expression::kMostOperations) return false;
-    if (!reductions_.empty() &&
+    if (!of_rows_ && !reductions_.empty() &&
         (!can_fold_together(first, second) || !saves_what_is_folded(earlier, own)))
       return false;
     for (const NodeId member : first.members) {
       const ValueId result = graph_.node(member).results[0];
-      if (!is_read_late(result, earlier, own, second.position, false)) return false;
+      if (!is_read_late(result, result, earlier, own, second.position)) return false;
     }
     return tensors(earlier, own) <= Expression::kMostTensors && saves_memory(earlier, own);
   }
@@ -154,18 +215,78 @@ class Grouping {
                all, [&](const FusibleReduction* one) { return one->dims == all[0]->dims; });
   }
 
-  // Whether all that read the value are of the two groups, directly, or come after `position`.
-  // Reductions may read it through views.
-  bool is_read_late(ValueId value, int a, int b, int position, bool through_view) const {
-    return std::ranges::all_of(graph_.value(value).uses, [&](const ir::Use& use) {
+  // Whether a member reads a reduction of the group.
+  bool reads_reductions(const Group& group) const {
+    return std::ranges::any_of(group.members, [&](NodeId member) {
+      return !reductions_.contains(member) &&
+             std::ranges::any_of(graph_.node(member).operands, [&](ValueId operand) {
+               const NodeId maker = graph_.value(made_by(operand)).producer;
+               return reductions_.contains(maker) && std::ranges::count(group.members, maker) != 0;
+             });
+    });
+  }
+
+  // Whether the two groups compute for each element of one shape and for each of its rows, and all
+  // that they read of each other is read so.
+  bool rows_fit(int a, int b) const {
+    std::vector<NodeId> members = groups_[static_cast<size_t>(a)].members;
+    const std::vector<NodeId>& others = groups_[static_cast<size_t>(b)].members;
+    members.insert(members.end(), others.begin(), others.end());
+    const FusibleReduction* fold = nullptr;
+    size_t reductions = 0;
+    for (const NodeId member : members) {
+      const auto reduction = reductions_.find(member);
+      if (reduction == reductions_.end()) continue;
+      if (fold == nullptr) fold = &reduction->second;
+      if (reduction->second.dims != fold->dims ||
+          shape_of(reduction->second.value) != shape_of(fold->value))
+        return false;
+      ++reductions;
+    }
+    if (reductions > Expression::kMostReductions) return false;
+    const ir::Shape& elements = fold != nullptr ? shape_of(fold->value) : shape_of(members[0]);
+    ir::Shape row = elements;
+    if (fold != nullptr)
+      for (const int64_t dim : fold->dims) row[static_cast<size_t>(dim)] = 1;
+    const auto is_row = [&](std::span<const int64_t> shape) {
+      return fold != nullptr &&
+             std::ranges::equal(without_leading_ones(shape), without_leading_ones(row));
+    };
+    return std::ranges::all_of(members, [&](NodeId member) {
+      const bool folds = reductions_.contains(member);
+      if (!folds && shape_of(member) != elements && !is_row(shape_of(member))) return false;
+      return std::ranges::all_of(operands_of(member), [&](ValueId operand) {
+        const ValueId made = viewed(graph_, operand);
+        const NodeId maker = graph_.value(made).producer;
+        if (!is_in(maker, a, b)) return true;
+        const bool gives_rows = reductions_.contains(maker) || shape_of(maker) != elements;
+        if (!gives_rows) return made == operand;
+        const ir::Shape& seen = shape_of(operand);
+        if (folds) return false;
+        if (made == operand) return is_row(seen);
+        return (is_row(seen) || seen == elements) && reads_rows(graph_, made, operand);
+      });
+    });
+  }
+  const ir::Shape& shape_of(ValueId value) const { return graph_.value(value).type.shape; }
+  const ir::Shape& shape_of(NodeId node) const { return shape_of(graph_.node(node).results[0]); }
+
+  // Whether all that read `seen`, the value or a view of it, are of the two groups, or come after
+  // `position`. Reductions may read it through views, operators may read rows so.
+  bool is_read_late(ValueId value, ValueId seen, int a, int b, int position) const {
+    return std::ranges::all_of(graph_.value(seen).uses, [&](const ir::Use& use) {
       const Node& reader = graph_.node(use.node);
       if (ir::is_plain_view(reader)) {
-        return std::ranges::all_of(reader.results, [&](ValueId seen) {
-          return !seen.valid() || is_read_late(seen, a, b, position, true);
+        return std::ranges::all_of(reader.results, [&](ValueId other) {
+          return !other.valid() || is_read_late(value, other, a, b, position);
         });
       }
-      if (is_in(use.node, a, b)) return !through_view || reductions_.contains(use.node);
-      const int group = of_[use.node.index()];
+      if (is_in(use.node, a, b))
+        return seen == value || reductions_.contains(use.node) ||
+               (of_rows_ && reads_rows(graph_, value, seen));
+      if (of_rows_ && taken_.contains(use.node)) return true;  // waits
+      // Of groups of rows it is not known yet whether they become kernels.
+      const int group = of_rows_ ? -1 : of_[use.node.index()];
       const int when =
           group < 0 ? position_[use.node.index()] : groups_[static_cast<size_t>(group)].position;
       return when > position;
@@ -182,7 +303,7 @@ class Grouping {
     for (const int group : {a, b}) {
       for (const NodeId member : groups_[static_cast<size_t>(group)].members) {
         for (const ValueId operand : operands_of(member)) {
-          if (!is_in(graph_.value(operand).producer, a, b)) found.insert(operand);
+          if (!is_in(graph_.value(made_by(operand)).producer, a, b)) found.insert(operand);
         }
       }
     }
@@ -192,8 +313,10 @@ class Grouping {
   size_t tensors(int a, int b) const {
     size_t count = operands(a, b).size();
     for (const int group : {a, b}) {
-      for (const NodeId member : groups_[static_cast<size_t>(group)].members)
-        count += is_read_outside(graph_.node(member).results[0], a, b) ? 1 : 0;
+      for (const NodeId member : groups_[static_cast<size_t>(group)].members) {
+        const bool may_be_kept = of_rows_ && reductions_.contains(member);
+        count += may_be_kept || is_read_outside(graph_.node(member).results[0], a, b) ? 1 : 0;
+      }
     }
     return count;
   }
@@ -229,6 +352,8 @@ class Grouping {
   }
 
   const Graph& graph_;
+  const bool of_rows_;
+  const std::set<NodeId> taken_;     // no candidates; of rows: what waits
   std::vector<int> position_;        // by node
   std::vector<int> kernels_before_;  // by position; of kernels that are no candidates
   std::vector<int> of_;              // the group of each node, or -1
@@ -257,8 +382,35 @@ bool is_fusible(const Graph& graph, const Node& node) {
 }
 
 std::vector<ElementwiseGroup> elementwise_groups(const Graph& graph,
-                                                 std::span<const NodeId> reductions) {
-  return Grouping(graph, reductions).run();
+                                                 std::span<const NodeId> reductions,
+                                                 const std::set<NodeId>& taken) {
+  return Grouping(graph, reductions, Grouping::Of::Elements, taken).run();
+}
+
+std::vector<ElementwiseGroup> row_groups(const Graph& graph, std::span<const NodeId> reductions) {
+  return Grouping(graph, reductions, Grouping::Of::Rows, waiting(graph, reductions)).run();
+}
+
+void let_wait(Graph& graph, const ElementwiseGroup& group, std::span<const NodeId> reductions) {
+  const std::set<NodeId> may_wait = waiting(graph, reductions);
+  if (may_wait.empty()) return;
+  const std::set<NodeId> members(group.members.begin(), group.members.end());
+  std::set<ValueId> late;  // what comes behind the group
+  for (const NodeId member : group.members) late.insert(graph.node(member).results[0]);
+  std::vector<NodeId> moved;
+  for (NodeId id = group.members[0]; id != group.members.back(); id = graph.next(id)) {
+    const Node& node = graph.node(id);
+    const bool moves = may_wait.contains(id) || (ir::is_plain_view(node) && !members.contains(id));
+    const bool reads =
+        std::ranges::any_of(node.operands, [&](ValueId operand) { return late.contains(operand); });
+    if (!moves || !reads) continue;
+    if (ir::is_plain_view(node) && is_read_by(graph, node, members)) continue;
+    for (const ValueId result : node.results)
+      if (result.valid()) late.insert(result);
+    moved.push_back(id);
+  }
+  const NodeId behind = graph.next(group.members.back());
+  for (const NodeId id : moved) graph.move_before(id, behind);
 }
 
 }  // namespace dc::passes

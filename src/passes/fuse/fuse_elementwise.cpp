@@ -59,16 +59,18 @@ bool is_slower(const Graph& graph, const Node& fused, const ElementwiseGroup& gr
 }
 
 // Whether a profile has measured that the group takes no longer than its operators, fused without
-// its reductions too.
+// its reductions too. On GPUs it takes less unless that was measured, since what it folds is not
+// stored.
 bool reductions_pay(const Graph& graph, const Node& fused, const ElementwiseGroup& group,
-                    const cost::CostModel& cost) {
+                    const cost::CostModel& cost, base::DeviceKind device) {
+  const bool unless_measured = device == base::DeviceKind::Cuda;
   base::Nanos apart, folding;
   std::vector<NodeId> operators;
   std::vector<ValueId> results;
   for (const NodeId member : group.members) {
     const Node& node = graph.node(member);
     const cost::Estimate one = cost.compute(graph, node);
-    if (one.source != cost::Source::Measured) return false;
+    if (one.source != cost::Source::Measured) return unless_measured;
     apart += one.time;
     if (fusible_reduction(graph, node)) {
       folding += one.time;
@@ -82,7 +84,7 @@ bool reductions_pay(const Graph& graph, const Node& fused, const ElementwiseGrou
     if (is_read_outside(graph, node.results[0], is_operator)) results.push_back(node.results[0]);
   }
   const cost::Estimate together = cost.compute(graph, fused);
-  if (together.source != cost::Source::Measured) return false;
+  if (together.source != cost::Source::Measured) return unless_measured;
   if (operators.size() > 1) {
     const cost::Estimate without =
         cost.compute(fused_signature(graph, operators, std::move(results)));
@@ -91,18 +93,78 @@ bool reductions_pay(const Graph& graph, const Node& fused, const ElementwiseGrou
   return together.time <= apart;
 }
 
+// What the members of a group of rows take as other kernels: the reductions apart, and one kernel
+// of the operators of one shape between reductions that read each other. Nothing if that is not
+// known.
+std::optional<base::Nanos> time_without_rows(const Graph& graph, const ElementwiseGroup& group,
+                                             const cost::CostModel& cost) {
+  base::Nanos apart;
+  std::map<ValueId, int> level;  // of members' values: reductions one after the other before it
+  std::map<std::pair<int, ir::Shape>, std::vector<NodeId>> parts;
+  for (const NodeId member : group.members) {
+    const Node& node = graph.node(member);
+    const std::optional<FusibleReduction> reduction = fusible_reduction(graph, node);
+    int own = 0;
+    for (const ValueId operand : node.operands) {
+      const auto read = level.find(viewed(graph, operand));
+      if (read != level.end()) own = std::max(own, read->second);
+    }
+    const ValueId result = node.results[0];
+    level[result] = own + (reduction ? 1 : 0);
+    if (!reduction) {
+      parts[{own, graph.value(result).type.shape}].push_back(member);
+      continue;
+    }
+    const cost::Estimate one = cost.compute(graph, node);
+    if (one.source != cost::Source::Measured) return std::nullopt;
+    apart += one.time;
+  }
+  for (const auto& [key, members] : parts) {
+    std::vector<ValueId> results;
+    for (const NodeId member : members) {
+      const ValueId value = graph.node(member).results[0];
+      const auto is_inside = [&](NodeId reader) {
+        return std::ranges::count(members, reader) != 0;
+      };
+      if (is_read_outside(graph, value, is_inside)) results.push_back(value);
+    }
+    const cost::Estimate one =
+        members.size() == 1 ? cost.compute(graph, graph.node(members[0]))
+                            : cost.compute(fused_signature(graph, members, std::move(results)));
+    if (!is_known(one)) return std::nullopt;
+    apart += one.time;
+  }
+  return apart;
+}
+
+// Whether a kernel that reads rows again is faster. On GPUs it is, unless a profile has measured
+// otherwise: what it does not move takes longer than what it computes twice. On CPUs what it reads
+// again may be in a cache anyway, so a profile has to say so.
+bool rows_pay(const Graph& graph, const Node& fused, const ElementwiseGroup& group,
+              const cost::CostModel& cost, base::DeviceKind device) {
+  const cost::Estimate together = cost.compute(graph, fused);
+  const std::optional<base::Nanos> apart = time_without_rows(graph, group, cost);
+  if (together.source == cost::Source::Measured && apart) return together.time <= *apart;
+  return device == base::DeviceKind::Cuda;
+}
+
 // Whether the group became one kernel. `again`: by node, whether it makes a value again.
 bool fuse(Graph& graph, const ElementwiseGroup& group, const std::vector<int>& position,
-          const std::vector<bool>& again, const cost::CostModel& cost, FuseReductions joining) {
+          const std::vector<bool>& again, const cost::CostModel& cost,
+          const passes::Options& options) {
+  const FuseReductions joining = options.fuse_reductions;
   const NodeId last = group.members.back();
   const std::optional<FusedKernel> kernel = make_fused_kernel(graph, group.members);
   if (!kernel) return false;
   const bool saves_memory =
       std::ranges::any_of(group.members, [&](NodeId member) { return again[member.index()]; });
   const Node& fused = graph.node(kernel->node);
-  const bool has_reason = group.reductions == 0 || joining == FuseReductions::Always ||
-                          reductions_pay(graph, fused, group, cost);
-  if (!has_reason || is_slower(graph, fused, group, saves_memory, cost)) {
+  const bool has_reason =
+      joining == FuseReductions::Always ||
+      (group.reads_rows       ? rows_pay(graph, fused, group, cost, options.device)
+       : group.reductions > 0 ? reductions_pay(graph, fused, group, cost, options.device)
+                              : true);
+  if (!has_reason || (!group.reads_rows && is_slower(graph, fused, group, saves_memory, cost))) {
     graph.erase(kernel->node);
     return false;
   }
@@ -175,64 +237,82 @@ std::vector<NodeId> fusible_reductions(const Graph& graph) {
   return found;
 }
 
+// Those that may join groups.
+struct Joining {
+  std::vector<NodeId> rows;  // and may be read there
+  std::vector<NodeId> ends;  // of others
+  bool operator==(const Joining&) const = default;
+};
+
 // Returns the reductions that may stay: those whose groups became kernels, and those that no group
 // has. The operators of the others would be grouped otherwise without these, so the program has to
 // be fused again.
-std::vector<NodeId> fuse_program(Graph& graph, int64_t most_operators,
-                                 std::span<const NodeId> reductions, const cost::CostModel& cost,
-                                 FuseReductions joining, Counts& counts) {
+Joining fuse_program(Graph& graph, int64_t most_operators, const Joining& joining,
+                     const passes::Options& options, const cost::CostModel& cost, Counts& counts) {
   const std::vector<MadeAgain> again = make_again(graph, most_operators);
-  std::vector<ElementwiseGroup> groups = elementwise_groups(graph, reductions);
+  std::vector<ElementwiseGroup> groups;
+  if (!joining.rows.empty()) groups = row_groups(graph, joining.rows);
+  std::set<NodeId> taken;
+  for (const ElementwiseGroup& group : groups) {
+    let_wait(graph, group, joining.rows);
+    taken.insert(group.members.begin(), group.members.end());
+  }
+  std::ranges::move(elementwise_groups(graph, joining.ends, taken), std::back_inserter(groups));
   std::vector<int> position(graph.node_capacity());
   int next = 0;
   for (NodeId id = graph.first(); id.valid(); id = graph.next(id)) position[id.index()] = next++;
+  std::ranges::sort(groups, {}, [&](const ElementwiseGroup& group) {
+    return position[group.members.back().index()];
+  });
   std::vector<bool> is_again(graph.node_capacity());
   for (const MadeAgain& one : again) is_again[one.node.index()] = true;
   LateCopies copies(graph, again);
   copies.take_back(copies.outside(groups));
-  std::set<NodeId> refused;
+  std::set<NodeId> refused_rows, refused;
   // The last group first: whether a copy stays is known before the kernel of what it stands for
   // leaves out what nothing else reads.
   for (auto group = groups.rbegin(); group != groups.rend(); ++group) {
-    if (fuse(graph, *group, position, is_again, cost, joining)) {
+    if (fuse(graph, *group, position, is_again, cost, options)) {
       counts.add(*group);
     } else {
       copies.take_back(group->members);
-      refused.insert(group->members.begin(), group->members.end());
+      (group->reads_rows ? refused_rows : refused)
+          .insert(group->members.begin(), group->members.end());
     }
   }
   copies.count(counts);
-  std::vector<NodeId> kept;
-  std::ranges::copy_if(reductions, std::back_inserter(kept),
-                       [&](NodeId reduction) { return !refused.contains(reduction); });
+  Joining kept = joining;
+  std::erase_if(kept.rows, [&](NodeId reduction) { return refused_rows.contains(reduction); });
+  std::erase_if(kept.ends, [&](NodeId reduction) { return refused.contains(reduction); });
   return kept;
 }
 
 void fuse_program(Graph& graph, int64_t most_operators, const passes::Options& options,
                   const cost::CostModel& cost, Counts& counts) {
   move_to_operands(graph);
-  const FuseReductions joining = options.fuse_reductions;
-  std::vector<NodeId> reductions;
-  if (joining != FuseReductions::Never) reductions = fusible_reductions(graph);
-  if (joining == FuseReductions::WhereFaster) {
-    std::erase_if(reductions, [&](NodeId reduction) {
+  Joining joining;
+  if (options.fuse_reductions != FuseReductions::Never)
+    joining.rows = joining.ends = fusible_reductions(graph);
+  if (options.fuse_reductions == FuseReductions::WhereFaster &&
+      options.device != base::DeviceKind::Cuda) {
+    std::erase_if(joining.ends, [&](NodeId reduction) {
       return cost.compute(graph, graph.node(reduction)).source != cost::Source::Measured;
     });
+    joining.rows = joining.ends;
   }
-  constexpr int kMostTries = 6;  // then none joins
-  for (int tries = 0; tries < kMostTries && !reductions.empty(); ++tries) {
+  constexpr int kMostTries = 8;  // then none joins
+  for (int tries = 0; tries < kMostTries && joining != Joining(); ++tries) {
     Graph fused = graph;
     Counts with_it = counts;
-    std::vector<NodeId> kept =
-        fuse_program(fused, most_operators, reductions, cost, joining, with_it);
-    if (kept == reductions) {
+    Joining kept = fuse_program(fused, most_operators, joining, options, cost, with_it);
+    if (kept == joining) {
       if (with_it.kernels > counts.kernels) graph = std::move(fused);
       counts = with_it;
       return;
     }
-    reductions = std::move(kept);
+    joining = std::move(kept);
   }
-  fuse_program(graph, most_operators, {}, cost, joining, counts);
+  fuse_program(graph, most_operators, {}, options, cost, counts);
 }
 
 }  // namespace
@@ -253,7 +333,7 @@ base::Result<Change> fuse_elementwise(ir::Step& step, const PassContext& context
                           " kernels"};
   if (counts.reductions > 0) {
     remark.numbers.push_back({"reductions", counts.reductions});
-    remark.text += " with " + std::to_string(counts.reductions) + " reductions at their end";
+    remark.text += " with " + std::to_string(counts.reductions) + " reductions";
   }
   if (counts.again > 0) {
     remark.numbers.push_back({"made_again", counts.again});

@@ -31,7 +31,10 @@ struct ComputedKernel {
 class Describer {
  public:
   Describer(const Graph& graph, std::span<const NodeId> members, std::vector<ValueId> results)
-      : graph_(graph) {
+      : graph_(graph), results_(results) {
+    for (const NodeId member : members) {
+      if (const auto reduction = fusible_reduction(graph, graph.node(member))) fold(*reduction);
+    }
     for (const NodeId member : members) add(graph.node(member));
     for (const ValueId result : results)
       made_.expression.results.push_back(static_cast<size_t>(value_of_.at(result)));
@@ -40,6 +43,37 @@ class Describer {
   ComputedKernel take() { return std::move(made_); }
 
  private:
+  // Rows, if the trailing dims are folded.
+  void fold(const FusibleReduction& reduction) {
+    const ir::Shape& shape = graph_.value(reduction.value).type.shape;
+    if (!folds_trailing(reduction.dims, shape)) return;
+    row_shape_ = shape;
+    for (const int64_t dim : reduction.dims) row_shape_[static_cast<size_t>(dim)] = 1;
+    folded_ = reduction.dims;
+  }
+  // Whether the operation is computed once for each row: on row values and operands of that shape,
+  // for nobody who wants it for each element.
+  bool is_row(const Node& node, const base::ExpressionOperation& operation) const {
+    if (folded_.empty()) return false;
+    const ValueId value = node.results[0];
+    if (std::ranges::count(results_, value) != 0 && !has_rows(value)) return false;
+    return std::ranges::all_of(operation.arguments, [&](const ExpressionArgument& read) {
+      const auto index = static_cast<size_t>(read.integer);
+      if (read.kind == ExpressionArgumentKind::Value) return made_.expression.is_row_value(index);
+      return read.kind != ExpressionArgumentKind::Operand || has_rows(made_.operands[index]);
+    });
+  }
+  // Whether a value has one element along folded dims.
+  bool has_rows(ValueId value) const {
+    const ir::Shape& shape = graph_.value(value).type.shape;
+    if (shape.size() > row_shape_.size()) return false;
+    const size_t added = row_shape_.size() - shape.size();
+    return std::ranges::all_of(folded_, [&](int64_t dim) {
+      const auto at = static_cast<size_t>(dim);
+      return at < added || shape[at - added] == 1;
+    });
+  }
+
   void add(const Node& node) {
     base::ExpressionOperation operation;
     operation.dtype = graph_.value(node.results[0]).type.dtype;
@@ -49,6 +83,7 @@ class Describer {
     for (const ir::Arg& arg : node.args) {
       if (auto argument = argument_of(node, arg)) operation.arguments.push_back(*argument);
     }
+    operation.is_row = is_row(node, operation);
     value_of_[node.results[0]] = static_cast<int64_t>(made_.expression.operations.size());
     made_.expression.operations.push_back(std::move(operation));
   }
@@ -93,7 +128,10 @@ class Describer {
   }
 
   void set_tensor(ExpressionArgument& argument, ValueId value) {
-    const auto inside = value_of_.find(value);
+    auto inside = value_of_.find(value);
+    if (const ValueId rows = viewed(graph_, value); inside == value_of_.end() && rows != value) {
+      if (reads_rows(graph_, rows, value)) inside = value_of_.find(rows);
+    }
     if (inside != value_of_.end()) {
       argument.kind = ExpressionArgumentKind::Value;
       argument.integer = inside->second;
@@ -106,6 +144,9 @@ class Describer {
   }
 
   const Graph& graph_;
+  const std::vector<ValueId> results_;
+  std::vector<int64_t> folded_;  // dims; none unless rows are folded
+  ir::Shape row_shape_;
   ComputedKernel made_;
   std::map<ValueId, int64_t> value_of_;
 };
@@ -152,8 +193,7 @@ base::KernelSignature fused_signature(const Graph& graph, std::span<const NodeId
 std::optional<FusedKernel> make_fused_kernel(Graph& graph, std::span<const NodeId> members) {
   const NodeId last = members.back();
   ComputedKernel kernel = Describer(graph, members, read_outside(graph, members)).take();
-  if (kernel.operands.size() + kernel.results.size() > Expression::kMostTensors)
-    return std::nullopt;
+  if (kernel.expression.tensors() > Expression::kMostTensors) return std::nullopt;
   std::vector<ir::NewValue> results;
   for (const ValueId result : kernel.results) {
     const ir::Value& value = graph.value(result);
@@ -172,9 +212,10 @@ void take_the_place(Graph& graph, const FusedKernel& kernel, std::span<const Nod
   for (size_t i = 0; i < kernel.made.size(); ++i)
     graph.replace_all_uses(kernel.results[i], kernel.made[i]);
   for (auto member = members.rbegin(); member != members.rend(); ++member) {
-    ValueId operand = graph.node(*member).operands[0];
+    const auto operands = graph.node(*member).operands;
     graph.erase(*member);
-    erase_views(graph, operand);
+    for (const ValueId operand : operands)
+      if (graph.contains(graph.value(operand).producer)) erase_views(graph, operand);
   }
 }
 

@@ -114,4 +114,36 @@ std::optional<FusibleReduction> fusible_reduction(const Graph& graph, const Node
   return made;
 }
 
+bool folds_trailing(std::span<const int64_t> dims, const ir::Shape& shape) {
+  bool folded_before = false;
+  for (size_t dim = 0; dim < shape.size(); ++dim) {
+    if (shape[dim] == 1) continue;
+    const bool folds = std::ranges::count(dims, static_cast<int64_t>(dim)) != 0;
+    if (folded_before && !folds) return false;
+    folded_before = folds;
+  }
+  return folded_before;
+}
+
+ValueId viewed(const Graph& graph, ValueId value) {
+  for (;;) {
+    const Node& maker = graph.node(graph.value(value).producer);
+    if (!ir::is_plain_view(maker) || maker.operands.size() != 1) return value;
+    value = maker.operands[0];
+  }
+}
+
+bool reads_rows(const Graph& graph, ValueId rows, ValueId view) {
+  const ir::TensorType &whole = graph.value(rows).type, &seen = graph.value(view).type;
+  if (whole.dtype != seen.dtype || !base::is_contiguous(whole.shape, whole.strides)) return false;
+  size_t kept = seen.shape.size();  // dims, before those that it is repeated along
+  while (kept > 0 && (seen.shape[kept - 1] == 1 || seen.strides[kept - 1] == 0)) --kept;
+  const std::span<const int64_t> sizes = seen.shape, strides = seen.strides;
+  if (base::numel(sizes.first(kept)) != whole.numel() ||
+      !base::is_contiguous(sizes.first(kept), strides.first(kept)))
+    return false;
+  if (seen.numel() > whole.numel()) return true;
+  return fusible_reduction(graph, graph.node(graph.value(rows).producer)).has_value();
+}
+
 }  // namespace dc::passes

@@ -149,10 +149,9 @@ class Remaking {
       return true;
     }
     const NodeId maker = graph_.value(operand).producer;
-    if (!chains_ || graph_.node(graph_.value(root).producer).kind == ir::OpKind::State)
-      return false;
+    if (graph_.node(graph_.value(root).producer).kind == ir::OpKind::State) return false;
     const int64_t bytes = graph_.value(root).type.bytes().v;
-    const bool can_be_made = root == operand && is_fusible(graph_, graph_.node(maker)) &&
+    const bool can_be_made = chains_ && root == operand && is_fusible(graph_, graph_.node(maker)) &&
                              graph_.value(operand).type.shape == shape_of(graph_.node(reader));
     Recipe made = recipe;
     if (can_be_made && add(maker, place, longest, made) &&
@@ -189,7 +188,7 @@ class Remaking {
       recipes.push_back(*found);
     }
     const auto apart = static_cast<int64_t>(uses.size() + 1) * bytes;  // written and read
-    if (chains_ && (bytes_kept >= bytes || moved > apart)) return false;
+    if ((chains_ || bytes_kept > 0) && (bytes_kept >= bytes || moved > apart)) return false;
     for (size_t i = 0; i < uses.size(); ++i) {
       for (const ValueId root : recipes[i].kept) {
         int& until = kept_until_[root];

@@ -18,11 +18,12 @@ struct MadeAgain {
 
 // A value of the forward phase is made again for each of its readers in the backward phase if these
 // are element-wise too, so that they may become one kernel with it, and if what it is made of is
-// there anyway: kept for readers that do not come earlier. So the original dies in the forward
-// phase, and nothing lives longer. Parameters are left out: a gathered one is not there anyway.
+// there anyway: kept for readers that do not come earlier. What is not there is kept instead, if it
+// is smaller than the value: of a 16-bit value cast to f32 the 16 bits. So the original dies in the
+// forward phase, and no more bytes live. Parameters are left out: a gathered one is not there
+// anyway.
 //
-// With more than one operator: through as many as that, one made of the other. What such a chain
-// begins with need not be there: it is kept instead, if it is smaller than the value. And a value
+// With more than one operator: through as many as that, one made of the other. And a value
 // is made again for element-wise readers of the same phase that cannot be one kernel with what made
 // it, if nothing else reads it and less is moved so. (Of a 16-bit residual cast to f32 for a norm,
 // only the 16 bits are then stored.) Operators that make one value: at most `most_operators`.

@@ -54,7 +54,7 @@ int compare_with_operations(uint32_t seeds, Ends ends) {
   int compared = 0;
   for (uint32_t seed = 0; seed < seeds; ++seed) {
     RandomExpression draw(seed, ends);
-    if (draw.operands.size() + draw.expression.results.size() > Expression::kMostTensors) continue;
+    if (draw.expression.tensors() > Expression::kMostTensors) continue;
     const std::string body = draw.expression.text();
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + body);
     const auto parsed = Expression::parse(body);
@@ -68,7 +68,7 @@ int compare_with_operations(uint32_t seeds, Ends ends) {
       fill(bench, operands.back(), operand.dtype, draw);
     }
     const std::vector<int32_t> whole =
-        ends == Ends::WithReductions ? row_major(bench, draw, operands) : operands;
+        ends == Ends::Elementwise ? operands : row_major(bench, draw, operands);
     for (const ExpressionOperation& operation : draw.expression.operations) {
       const int32_t value = bench.tensor(operation.dtype, draw.sizes_of(values.size()));
       const auto& from = base::is_reduction(operation.overload) ? whole : operands;
@@ -100,6 +100,11 @@ TEST(FusedKernel, GivesTheBitsOfItsOperations) {
 TEST(FusedKernel, GivesTheBitsOfItsReductions) {
   const uint32_t seeds = std::getenv("DCC_SLOW_TESTS") != nullptr ? 10000 : 1000;
   EXPECT_GT(compare_with_operations(seeds, Ends::WithReductions), static_cast<int>(seeds / 10 * 9));
+}
+
+TEST(FusedKernel, GivesTheBitsOfOperationsThatReadRowValues) {
+  const uint32_t seeds = std::getenv("DCC_SLOW_TESTS") != nullptr ? 10000 : 600;
+  EXPECT_GT(compare_with_operations(seeds, Ends::ReadsRows), static_cast<int>(seeds / 10 * 8));
 }
 
 // So the table of the compiler and the kernels of the runtime agree.
@@ -168,7 +173,10 @@ void change(RandomExpression& draw) {
   ExpressionOperation& operation =
       draw.expression.operations[draw.below(draw.expression.operations.size())];
   ExpressionArgument& argument = operation.arguments[draw.below(operation.arguments.size())];
-  switch (draw.below(6)) {
+  switch (draw.below(7)) {
+    case 6:
+      operation.is_row = !operation.is_row;
+      break;
     case 5:
       argument.integers.push_back(static_cast<int64_t>(draw.below(3)));
       argument.kind = ExpressionArgumentKind::Ints;
@@ -217,7 +225,8 @@ void change(std::string& body, RandomExpression& draw) {
 TEST(FusedKernel, RefusesOrRunsWhatWasChanged) {
   int refused = 0, ran = 0;
   for (uint32_t seed = 0; seed < 6000; ++seed) {
-    RandomExpression draw(seed, seed % 2 == 0 ? Ends::Elementwise : Ends::WithReductions);
+    constexpr Ends kEnds[] = {Ends::Elementwise, Ends::WithReductions, Ends::ReadsRows};
+    RandomExpression draw(seed, kEnds[seed % 3]);
     for (size_t changes = draw.below(3); changes > 0; --changes) change(draw);
     std::string body = draw.expression.text();
     if (draw.below(4) == 0) change(body, draw);

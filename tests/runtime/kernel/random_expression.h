@@ -54,15 +54,15 @@ inline ExpressionArgument integers(const std::string& name, Sizes values) {
   argument.integers = std::move(values);
   return argument;
 }
-// Whether an expression ends with reductions.
-enum class Ends : uint8_t { Elementwise, WithReductions };
+// Whether an expression ends with reductions, or has some that operations read.
+enum class Ends : uint8_t { Elementwise, WithReductions, ReadsRows };
 
 // An expression of up to 12 operations, whose operands are of any element types.
 class RandomExpression {
  public:
   explicit RandomExpression(uint32_t seed, Ends ends = Ends::Elementwise) : random_(seed) {
     shape = one_of<Sizes>({{5}, {1500}, {3, 7}, {4, 64}, {2, 3, 5}, {9, 300}, {2, 1, 700}, {1}});
-    if (ends == Ends::WithReductions && below(2) == 0)
+    if (ends != Ends::Elementwise && below(2) == 0)
       shape = one_of<Sizes>({{200, 3},
                              {70, 65},
                              {2, 40, 17},
@@ -71,10 +71,20 @@ class RandomExpression {
                              {64, 513},
                              {65, 1},
                              {3, 2, 2, 130}});
+    if (ends == Ends::ReadsRows) {
+      for (size_t i = 1 + below(shape.size()); i > 0; --i) row_dims_.push_back(0);
+      for (size_t i = 0; i < row_dims_.size(); ++i)
+        row_dims_[i] = static_cast<int64_t>(shape.size() - row_dims_.size() + i);
+      if (shape[static_cast<size_t>(row_dims_[0])] != shape.back() && shape.back() == 1)
+        shape.back() = 2;
+      if (shape.back() == 1) shape.back() = 3;
+      keeps_dims_ = true;
+    }
     for (size_t i = 1 + below(4); i > 0; --i) operands.push_back(operand());
     for (size_t i = 1 + below(12); i > 0 || expression.operations.empty(); i -= i > 0 ? 1 : 0)
       add();
     if (ends == Ends::WithReductions) add_reductions();
+    for (size_t i = 1 + below(3); i > 0 && ends == Ends::ReadsRows; --i) add_row_values();
     finish();
   }
 
@@ -86,8 +96,8 @@ class RandomExpression {
   // Of the value of an operation.
   Sizes sizes_of(size_t operation) const {
     const ExpressionOperation& made = expression.operations[operation];
-    if (!base::is_reduction(made.overload)) return shape;
-    const auto dims = base::folded_dims(made);
+    if (!expression.is_row_value(operation)) return shape;
+    const auto dims = made.is_row ? std::span<const int64_t>(row_dims_) : base::folded_dims(made);
     Sizes sizes;
     for (size_t dim = 0; dim < shape.size(); ++dim) {
       const bool folds = std::ranges::count(dims, static_cast<int64_t>(dim)) != 0;
@@ -227,6 +237,54 @@ class RandomExpression {
       value(dtype, overload, {self, integers("dim", dims)});
     }
   }
+  // A reduction of a value, operations on its value for each row, and some that read them.
+  void add_row_values() {
+    std::vector<size_t> elements;
+    for (size_t i = 0; i < expression.operations.size(); ++i)
+      if (!expression.is_row_value(i)) elements.push_back(i);
+    const size_t folded = elements[below(elements.size())];
+    const DType from = expression.operations[folded].dtype;
+    const bool is_mean = base::is_floating(from) && below(2) == 0;
+    const char* overload = is_mean ? "mean.dim" : one_of({"amax.default", "amin.default"});
+    Ref row = value(from, overload, {tensor("self", true, folded), integers("dim", row_dims_)});
+    for (size_t i = below(4); i > 0; --i) {
+      const size_t first = expression.operations.size();
+      row = as(row, DType::F32);
+      const size_t of_row = below(operands.size());
+      const auto self = tensor("self", true, row.index);
+      if (is_of_rows(operands[of_row]) && below(2) == 0) {
+        const Ref other = as({false, of_row, operands[of_row].dtype}, DType::F32);
+        row = value(DType::F32, "mul.Tensor", {self, tensor("other", other.is_value, other.index)});
+      } else if (below(2) == 0) {
+        row = value(DType::F32, "rsqrt.default", {self});
+      } else {
+        row = value(DType::F32, "add.Scalar", {self, number("other", 0.125)});
+      }
+      for (size_t made = first; made < expression.operations.size(); ++made)
+        expression.operations[made].is_row = true;
+    }
+    const size_t other = elements[below(elements.size())];
+    const Ref of_element = as({true, other, expression.operations[other].dtype}, DType::F32);
+    const size_t first = expression.operations.size();
+    const Ref of_row = as(row, DType::F32);
+    if (first < expression.operations.size()) expression.operations[first].is_row = below(2) == 0;
+    value(DType::F32, one_of({"add.Tensor", "mul.Tensor", "sub.Tensor"}),
+          {tensor("self", true, of_element.index), tensor("other", true, of_row.index)});
+    for (size_t i = below(3); i > 0; --i) value_of_elements();
+  }
+  // An operation on the last one's value and another one.
+  void value_of_elements() {
+    const size_t last = expression.operations.size() - 1;
+    value(DType::F32, "mul.Tensor", {tensor("self", true, last), tensor("other", true, last)});
+  }
+  // Whether it has one element along folded dims.
+  bool is_of_rows(const RandomOperand& operand) const {
+    const size_t added = shape.size() - operand.sizes.size();
+    return !operand.sizes.empty() && std::ranges::all_of(row_dims_, [&](int64_t dim) {
+      const auto at = static_cast<size_t>(dim);
+      return at < added || operand.sizes[at - added] == 1;
+    });
+  }
   // Of operands and the first `values` operations.
   Ref any_of(size_t values) {
     const size_t at = below(operands.size() + values);
@@ -262,7 +320,7 @@ class RandomExpression {
     for (size_t i = 0; i < read.size(); ++i) {
       if (read[i] && below(5) != 0) continue;
       expression.results.push_back(i);
-      is_known = is_known || !base::is_reduction(expression.operations[i].overload);
+      is_known = is_known || !expression.is_row_value(i);
     }
     if (!is_known) operands[0].sizes = shape, operands[0].strides = strides_of(shape);
     for (const size_t i : expression.results) {
@@ -272,7 +330,8 @@ class RandomExpression {
   }
 
   std::mt19937 random_;
-  bool keeps_dims_ = false;  // of reductions' results
+  bool keeps_dims_ = false;  // of row values
+  Sizes row_dims_;           // that are folded, where row values are read
 };
 
 inline void fill(KernelBench& bench, int32_t id, DType dtype, RandomExpression& draw) {

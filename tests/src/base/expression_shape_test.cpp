@@ -70,6 +70,26 @@ TEST(ExpressionShape, OfResultsOfReductionsIsThatOfTheOtherDims) {
   EXPECT_FALSE(shape(both, {{3}}, {{2, 3}, {2}}));
 }
 
+TEST(ExpressionShape, OfRowValuesFoldsTrailingDims) {
+  const auto norm = [](const std::string& dims) {
+    return "t0:f32=mean.dim(self=a0,dim=[" + dims +
+           "]);t1:f32.row=mul.Tensor(self=t0,other=a1);"
+           "t2:f32=mul.Tensor(self=a0,other=t1);->t1,t2";
+  };
+  const auto rows = shape(norm("2"), {{2, 3, 4}, {3, 1}}, {{2, 3, 1}, {2, 3, 4}});
+  ASSERT_TRUE(rows);
+  EXPECT_EQ(rows->elements, Sizes({2, 3, 4}));
+  EXPECT_EQ(rows->first_column, 2u);
+  EXPECT_TRUE(shape(norm("2"), {{2, 3, 4}, {}}, {{2, 3}, {2, 3, 4}}));
+  EXPECT_TRUE(shape(norm("1,2"), {{2, 3, 4}, {2, 1, 1}}, {{2}, {2, 3, 4}}));
+  // Leading dims; an operand with an element for each column; a row value with the folded dim; a
+  // full value without it.
+  EXPECT_FALSE(shape(norm("0"), {{2, 3, 4}, {3, 1}}, {{3, 4}, {2, 3, 4}}));
+  EXPECT_FALSE(shape(norm("2"), {{2, 3, 4}, {3, 4}}, {{2, 3, 1}, {2, 3, 4}}));
+  EXPECT_FALSE(shape(norm("2"), {{2, 3, 4}, {3, 1}}, {{2, 3, 4}, {2, 3, 4}}));
+  EXPECT_FALSE(shape(norm("2"), {{2, 3, 4}, {3, 1}}, {{2, 3, 1}, {2, 3, 1}}));
+}
+
 TEST(ExpressionShape, StridesOfReducedAreZeroAlongFoldedDims) {
   const auto columns = shape(sum("0"), {{2, 3, 1, 4}, {1}}, {{3, 4}});
   ASSERT_TRUE(columns);

@@ -18,6 +18,9 @@ constexpr const char* kGood[] = {
     "t0:f32=exp.default(self=a0);t1:f32=sum.dim_IntList(self=t0,dim=[1,2]);->t0,t1",
     "t0:f32=mul.Tensor(self=a0,other=a0);t1:f32=amax.default(self=a0,dim=[0]);->t0,t1",
     "t0:f32=mean.dim(self=a0,dim=[0]);t1:f32=amin.default(self=a0,dim=[0]);->t0,t1",
+    "t0:f32=amax.default(self=a0,dim=[1]);t1:f32=sub.Tensor(self=a0,other=t0);->t1,t0",
+    ("t0:f32=mean.dim(self=a0,dim=[1]);t1:f32.row=rsqrt.default(self=t0);"
+     "t2:f32.row=mul.Tensor(self=t1,other=a1);t3:f32=mul.Tensor(self=a0,other=t2);->t2,t3"),
 };
 
 TEST(Expression, PrintsWhatItRead) {
@@ -31,6 +34,15 @@ TEST(Expression, PrintsWhatItRead) {
 TEST(Expression, CountsItsOperands) {
   EXPECT_EQ(Expression::parse(kGood[1])->operands(), 2u);
   EXPECT_EQ(Expression::parse(kGood[7])->operands(), 0u);
+}
+
+TEST(Expression, CountsTheRowValuesThatItKeeps) {
+  // a0 and a1, two results, and t0, which is none and is read after it was folded.
+  EXPECT_EQ(Expression::parse(kGood[12])->tensors(), 5u);
+  EXPECT_EQ(Expression::parse(kGood[11])->tensors(), 3u);
+  EXPECT_EQ(Expression::parse(kGood[0])->tensors(), 2u);
+  EXPECT_TRUE(Expression::parse(kGood[11])->reads_rows());
+  EXPECT_FALSE(Expression::parse(kGood[10])->reads_rows());
 }
 
 TEST(Expression, NumbersKeepTheirKindAndValue) {
@@ -58,6 +70,14 @@ TEST(Expression, RefusesWhatIsMalformed) {
     for (int i = 0; i < 5; ++i) text += "t" + std::to_string(i) + ":f32=mean.dim(self=a0,dim=[0]);";
     return text + "->t0,t1,t2,t3,t4";
   };
+  // Fifteen operands, one result, and a row value that is neither.
+  const auto fifteen_and_rows = [] {
+    std::string text = "t0:f32=amax.default(self=a0,dim=[0]);";
+    for (int i = 1; i < 15; ++i)
+      text += "t" + std::to_string(i) + ":f32=mul.Tensor(self=t" + std::to_string(i - 1) +
+              ",other=a" + std::to_string(i) + ");";
+    return text + "->t14";
+  };
   std::string long_one;
   for (int i = 0; i < 65; ++i) {
     long_one += "t" + std::to_string(i) +
@@ -84,9 +104,26 @@ TEST(Expression, RefusesWhatIsMalformed) {
       {"t0:f32=neg.default(self=a16);->t0", "too many operands"},
       {"t0:f32=neg.default(self=a99999999999999999999);->t0", "no value of an argument"},
       {"t0:f32=neg.default(self=a00);->t0", "no value of an argument"},
-      {sixteen(), "more than 16 operands and results"},
+      {sixteen(), "more than 16 operands, results"},
       {long_one + "->t64", "more than 64 operations"},
-      {"t0:f32=amax.default(self=a0,dim=[0]);t1:f32=neg.default(self=t0);->t1", "a reduction"},
+      {"t0:f32.rows=neg.default(self=a0);->t0", "'=' and an operator"},
+      {"t0:f32.=neg.default(self=a0);->t0", "'row'"},
+      {"t0:f32.row=neg.default(self=a0);->t0", "there are no reductions"},
+      {"t0:f32.row=amax.default(self=a0,dim=[0]);->t0", "is marked as a row's"},
+      {"t0:f32=amax.default(self=a0,dim=[0]);t1:f32=neg.default(self=a0);"
+       "t2:f32.row=mul.Tensor(self=t0,other=t1);->t2",
+       "t2 is computed for each row, but reads t1"},
+      {"t0:f32=amax.default(self=a0,dim=[0]);t1:f32=amax.default(self=t0,dim=[0]);->t1",
+       "t1 folds t0"},
+      {"t0:f32=amax.default(self=a0,dim=[0]);t1:f32.row=neg.default(self=t0);"
+       "t2:f32=amin.default(self=t1,dim=[0]);->t2",
+       "t2 folds t1"},
+      {"t0:f32=mul.Tensor(self=a0,other=t1);t1:f32=amax.default(self=t0,dim=[0]);->t1",
+       "does not come before its use"},
+      {"t0:f32=amax.default(self=a0,dim=[0]);t1:f32=sub.Tensor(self=a0,other=t0);"
+       "t2:f32=amin.default(self=t1,dim=[1]);->t2",
+       "different dims"},
+      {fifteen_and_rows(), "more than 16 operands, results and row values"},
       {"t0:f32=amax.default(self=a0,dim=[0]);->", "a value such as t0"},
       {"t0:f32=amax.default(self=a0);->t0", "the arguments of a reduction"},
       {"t0:f32=amax.default(self=a0,dim=[]);->t0", "the arguments of a reduction"},

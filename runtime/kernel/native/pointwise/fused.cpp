@@ -2,8 +2,8 @@
 // of its overload's native kernel, each reduction the folds of its.
 #include <algorithm>
 
-#include "runtime/kernel/native/pointwise/expression_tensors.h"
 #include "runtime/kernel/native/pointwise/fused_reduction.h"
+#include "runtime/kernel/native/pointwise/fused_rows.h"
 #include "runtime/kernel/native/reductions/reduce.h"
 
 namespace dc::runtime::kernel::native {
@@ -41,9 +41,8 @@ class Maker {
  public:
   Maker(Call& call, const Expression& expression) : call_(call), expression_(expression) {}
 
-  Made run() {
-    bind();
-    if (!call_.ok()) return call_.made(nullptr);
+  base::Result<std::unique_ptr<FusedKernel>> run(ExpressionTensors tensors) {
+    bind(std::move(tensors));
     shape_blocks();
     for (size_t i = 0; i < operands_.size(); ++i) add_operand(i);
     DC_ASSIGN_OR_RETURN(fused_->operations, Operations::of(expression_, operands_, true));
@@ -52,14 +51,11 @@ class Maker {
       folds ? add_reduction(i) : add(i);
     }
     allocate();
-    return call_.made(std::move(fused_));
+    return std::move(fused_);
   }
 
  private:
-  void bind() {
-    ExpressionTensors tensors = expression_tensors(call_, expression_, fused_operands(expression_));
-    if (!call_.ok()) return;
-    call_.require(!tensors.shape.elements.empty(), "its values have no dims");
+  void bind(ExpressionTensors tensors) {
     operands_ = std::move(tensors.operands);
     results_ = std::move(tensors.results);
     fused_->iteration = std::move(tensors.iteration);
@@ -300,12 +296,26 @@ class Maker {
 
 Made fused(Call& call) {
   DC_ASSIGN_OR_RETURN(const Expression expression, read_expression(call));
-  return Maker(call, expression).run();
+  ExpressionTensors tensors = expression_tensors(call, expression, fused_operands(expression));
+  if (!call.ok()) return call.made(nullptr);
+  call.require(!tensors.shape.elements.empty(), "its values have no dims");
+  if (!call.ok()) return call.made(nullptr);
+  if (expression.reads_rows()) {
+    DC_ASSIGN_OR_RETURN(auto kernel, fused_rows(call, expression, std::move(tensors)));
+    return call.made(std::move(kernel));
+  }
+  DC_ASSIGN_OR_RETURN(auto kernel, fused_kernel(call, expression, std::move(tensors)));
+  return call.made(std::move(kernel));
 }
 
 constexpr Row kRows[] = {{"dc.fused", fused}};
 
 }  // namespace
+
+base::Result<std::unique_ptr<FusedKernel>> fused_kernel(Call& call, const Expression& expression,
+                                                        ExpressionTensors tensors) {
+  return Maker(call, expression).run(std::move(tensors));
+}
 
 std::span<const Row> fused_kernels() { return kRows; }
 

@@ -30,10 +30,10 @@ void FusedKernel::prepare(Block& block, Registers& memory) const {
   for (const auto& [slot, lanes] : fixed) block.slots[slot] = const_cast<std::byte*>(lanes);
 }
 
-FusedKernel::Bases FusedKernel::resolve(device::Stream& stream) const {
+FusedKernel::Bases FusedKernel::resolve(device::Stream& stream, const Offsets& from) const {
   Bases bases;
-  const auto address = [&stream](const Side& side) {
-    return static_cast<std::byte*>(stream.resolve(side.data));
+  const auto address = [&](const Side& side) {
+    return static_cast<std::byte*>(stream.resolve(side.data)) + from[side.tensor] * side.element;
   };
   std::ranges::transform(in_place, bases.in_place.begin(), address);
   std::ranges::transform(loads, bases.loads.begin(), address, &Move::side);
@@ -42,10 +42,15 @@ FusedKernel::Bases FusedKernel::resolve(device::Stream& stream) const {
 }
 
 base::Status FusedKernel::launch(device::Stream& stream) {
+  run_from(stream, Offsets{});
+  return {};
+}
+
+void FusedKernel::run_from(device::Stream& stream, const Offsets& from) const {
   Block block;
   Registers memory;
   prepare(block, memory);
-  const Bases bases = resolve(stream);
+  const Bases bases = resolve(stream, from);
   iteration.for_each_plane([&](const Offsets& offsets, int64_t rows, const Offsets&) {
     for (int64_t row = 0; row < rows; row += rows_at_once) {
       place(block, bases, [&](const Side& side) {
@@ -61,7 +66,6 @@ base::Status FusedKernel::launch(device::Stream& stream) {
       }
     }
   });
-  return {};
 }
 
 void FusedKernel::run(Block& block) const {

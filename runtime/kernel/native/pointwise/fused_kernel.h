@@ -74,7 +74,10 @@ class FusedKernel : public Kernel {
   std::deque<Number> numbers;
   int64_t rows_at_once = 1, length = 1;  // of a block, at most
 
-  base::Status launch(device::Stream& stream) override;
+  base::Status launch(device::Stream& stream) final;
+  // On other elements of the tensors: from[t] behind those that it was made for. Tensors are the
+  // results, then the operands.
+  virtual void run_from(device::Stream& stream, const Offsets& from) const;
 
  protected:
   using Addresses = std::array<std::byte*, base::Expression::kMostTensors>;
@@ -93,7 +96,7 @@ class FusedKernel : public Kernel {
   };
 
   void prepare(Block& block, Registers& memory) const;
-  Bases resolve(device::Stream& stream) const;
+  Bases resolve(device::Stream& stream, const Offsets& from) const;
   // The addresses of a block whose first elements are offset(side) bytes from element 0.
   template <typename Offset>
   void place(Block& block, const Bases& bases, const Offset& offset) const {

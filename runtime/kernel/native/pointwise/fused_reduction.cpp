@@ -27,14 +27,16 @@ struct FusedReduction::Part {
   bool is_first = false;     // of a row's operands nothing was read yet
 };
 
-base::Status FusedReduction::launch(device::Stream& stream) {
+void FusedReduction::run_from(device::Stream& stream, const Offsets& from) const {
   Walk walk;
   prepare(walk.block, walk.registers);
-  walk.bases = resolve(stream);
-  for (size_t i = 0; i < folds.size(); ++i)
-    walk.results[i] = static_cast<std::byte*>(stream.resolve(folds[i].result.data));
+  walk.bases = resolve(stream, from);
+  for (size_t i = 0; i < folds.size(); ++i) {
+    const Side& result = folds[i].result;
+    walk.results[i] =
+        static_cast<std::byte*>(stream.resolve(result.data)) + from[result.tensor] * result.element;
+  }
   by_rows ? walk_rows(walk) : walk_columns(walk);
-  return {};
 }
 
 void FusedReduction::walk_rows(Walk& walk) const {

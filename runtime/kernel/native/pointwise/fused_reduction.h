@@ -1,4 +1,4 @@
-// FusedReduction: a fused kernel at whose end values are folded.
+// FusedReduction: a fused kernel that folds values, and reads none of the results.
 //
 // The values are a matrix (base::ExpressionShape), and its tensors are walked in the order in which
 // it would lie in memory: rows by rows, or columns in blocks of kBlock, each along all rows. The
@@ -32,7 +32,7 @@ class FusedReduction final : public FusedKernel {
   std::vector<Folded> folded;
   std::vector<Fold> folds;
 
-  base::Status launch(device::Stream& stream) override;
+  void run_from(device::Stream& stream, const Offsets& from) const override;
 
  private:
   struct Walk;

@@ -168,10 +168,10 @@ ExpressionTensors expression_tensors(Call& call, const Expression& expression,
   const std::span<const int64_t> sizes = made.shape.elements;
   std::vector<std::vector<int64_t>> strides;
   for (size_t i = 0; i < made.results.size(); ++i) {
-    const bool folds = base::is_reduction(expression.operations[expression.results[i]].overload);
     const BoundTensor& result = made.results[i];
-    strides.push_back(folds ? base::strides_of_reduced(made.shape, result.sizes, result.strides)
-                            : std::vector(result.strides.begin(), result.strides.end()));
+    strides.push_back(expression.is_row_value(expression.results[i])
+                          ? base::strides_of_reduced(made.shape, result.sizes, result.strides)
+                          : std::vector(result.strides.begin(), result.strides.end()));
   }
   for (const BoundTensor& operand : made.operands)
     strides.push_back(*broadcast_strides(operand, sizes));

@@ -41,8 +41,7 @@ struct ExpressionCase {
 // Nothing where it has too many tensors.
 inline std::unique_ptr<ExpressionCase> random_case(uint32_t seed, Ends ends = Ends::Elementwise) {
   RandomExpression draw(seed, ends);
-  if (draw.operands.size() + draw.expression.results.size() > Expression::kMostTensors)
-    return nullptr;
+  if (draw.expression.tensors() > Expression::kMostTensors) return nullptr;
   auto made = std::make_unique<ExpressionCase>();
   made->expression = draw.expression;
   for (const RandomOperand& operand : draw.operands) {

@@ -129,6 +129,17 @@ TEST(CudaExpression, RandomReductionsGiveTheNumbersOfTheCpu) {
   }
 }
 
+TEST(CudaExpression, RandomRowValuesGiveTheNumbersOfTheCpu) {
+  int checked = 0;
+  for (uint32_t seed = 0; checked < 30; ++seed) {
+    const auto one = random_case(seed, Ends::ReadsRows);
+    if (one == nullptr || has_f64(*one)) continue;
+    SCOPED_TRACE("seed " + std::to_string(seed) + " " + one->expression.text());
+    expect_near_cpu(*one->bench, one->instruction(), one->results, 2e-2);
+    ++checked;
+  }
+}
+
 struct FoldCase {
   const char* text;
   Sizes shape, folded;
@@ -196,6 +207,105 @@ INSTANTIATE_TEST_SUITE_P(Shapes, CudaFusedFolds,
                                            FoldCase{kColumns, {4, 130, 72}, {0, 1}},
                                            FoldCase{kColumns, {2, 20, 333}, {0, 1}},
                                            FoldCase{kLargest, {700, 64}, {0}}));
+
+// Expressions that read row values next to the kernels of their operations, on the double: rows
+// with packs and without, a row of several steps, rows that a thread keeps and longer ones.
+struct RowsCase {
+  const char* text;
+  Sizes shape;
+};
+void PrintTo(const RowsCase& one, std::ostream* out) { *out << one.text; }
+class CudaFusedRows : public ::testing::TestWithParam<RowsCase> {};
+
+// a0 and a1 are of all elements, a2 is a row of columns, a3 has an element for each row.
+TEST_P(CudaFusedRows, GiveTheBitsOfKernelsApart) {
+  const RowsCase& each = GetParam();
+  const Expression whole = *Expression::parse(each.text);
+  KernelBench bench;
+  RandomExpression draw(5);
+  Sizes of_rows = each.shape;
+  of_rows.back() = 1;
+  const std::pair<DType, Sizes> kinds[] = {{DType::BF16, each.shape},
+                                           {DType::BF16, each.shape},
+                                           {DType::BF16, {each.shape.back()}},
+                                           {DType::F32, of_rows}};
+  std::vector<int32_t> operands, values, results;
+  for (size_t i = 0; i < whole.operands(); ++i) {
+    operands.push_back(bench.tensor(kinds[i].first, kinds[i].second));
+    for (int64_t k = 0; k < base::numel(kinds[i].second); ++k) {
+      const float real = static_cast<float>(draw.below(2001)) / 500.0f - 2.0f;
+      if (i < 3)
+        bench.data<uint16_t>(operands[i])[k] =
+            static_cast<uint16_t>(std::bit_cast<uint32_t>(real) >> 16);
+      else
+        bench.data<float>(operands[i])[k] = real;
+    }
+  }
+  for (size_t i = 0; i < whole.operations.size(); ++i)
+    values.push_back(
+        bench.tensor(whole.operations[i].dtype, whole.is_row_value(i) ? of_rows : each.shape));
+  for (const size_t i : whole.results)
+    results.push_back(
+        bench.tensor(whole.operations[i].dtype, whole.is_row_value(i) ? of_rows : each.shape));
+  const auto run = [&](const plan::Instruction& step) {
+    const std::vector<std::byte> after = after_on_gpu(bench, step);
+    ASSERT_EQ(after.size(), bench.used().size());
+    std::ranges::copy(after, bench.used().begin());
+  };
+  for (size_t i = 0; i < values.size(); ++i) {
+    std::vector<plan::Arg> args;
+    for (const ExpressionArgument& read : whole.operations[i].arguments) {
+      const auto index = static_cast<size_t>(read.integer);
+      if (read.kind == ExpressionArgumentKind::Operand)
+        args.push_back(tensor_arg(operands[index], read.name));
+      else if (read.kind == ExpressionArgumentKind::Value)
+        args.push_back(tensor_arg(values[index], read.name));
+      else if (read.kind == ExpressionArgumentKind::Ints)
+        args.push_back(list_arg(read.name, read.integers));
+      else
+        args.push_back(float_arg(read.name, read.number));
+    }
+    run(instruction("aten." + whole.operations[i].overload, args, {values[i]}));
+  }
+  run(fused(each.text, operands, results));
+  for (size_t i = 0; i < results.size(); ++i)
+    EXPECT_EQ(elements(bench, results[i]), elements(bench, values[whole.results[i]])) << i;
+}
+constexpr const char* kRmsNorm =
+    "t0:bf16=add.Tensor(self=a0,other=a1);t1:f32=_to_copy.default(self=t0);"
+    "t2:f32=pow.Tensor_Scalar(self=t1,exponent=2.0);t3:f32=mean.dim(self=t2,dim=[1]);"
+    "t4:f32.row=add.Scalar(self=t3,other=1e-06);t5:f32.row=rsqrt.default(self=t4);"
+    "t6:f32=mul.Tensor(self=t1,other=t5);t7:bf16=_to_copy.default(self=t6);"
+    "t8:bf16=mul.Tensor(self=a2,other=t7);->t0,t5,t7,t8";
+constexpr const char* kRmsNormBackward =
+    "t0:bf16=mul.Tensor(self=a0,other=a2);t1:f32=_to_copy.default(self=t0);"
+    "t2:f32=_to_copy.default(self=a1);t3:f32=mul.Tensor(self=t1,other=a3);"
+    "t4:f32=mul.Tensor(self=t1,other=t2);t5:f32=sum.dim_IntList(self=t4,dim=[1]);"
+    "t6:f32.row=pow.Tensor_Scalar(self=a3,exponent=3.0);"
+    "t7:f32.row=mul.Scalar(self=t5,other=-0.5);t8:f32.row=mul.Tensor(self=t7,other=t6);"
+    "t9:f32.row=div.Scalar(self=t8,other=2048.0);t10:f32=mul.Scalar(self=t2,other=2.0);"
+    "t11:f32=mul.Tensor(self=t9,other=t10);t12:f32=add.Tensor(self=t3,other=t11);"
+    "t13:bf16=_to_copy.default(self=t12);->t13,t5";
+constexpr const char* kLayerNorm =
+    "t0:f32=_to_copy.default(self=a0);t1:f32=mean.dim(self=t0,dim=[1]);"
+    "t2:f32=sub.Tensor(self=t0,other=t1);t3:f32=mul.Tensor(self=t2,other=t2);"
+    "t4:f32=mean.dim(self=t3,dim=[1]);t5:f32.row=add.Scalar(self=t4,other=1e-05);"
+    "t6:f32.row=rsqrt.default(self=t5);t7:f32=mul.Tensor(self=t2,other=t6);"
+    "t8:f32=add.Tensor(self=t7,other=a1);->t8,t6,t1";
+constexpr const char* kSoftmax =
+    "t0:bf16=add.Tensor(self=a0,other=a1);t1:bf16=amax.default(self=t0,dim=[1]);"
+    "t2:bf16=sub.Tensor(self=t0,other=t1);t3:f32=_to_copy.default(self=t2);"
+    "t4:f32=exp.default(self=t3);t5:f32=sum.dim_IntList(self=t4,dim=[1]);"
+    "t6:f32=div.Tensor(self=t4,other=t5);->t6";
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, CudaFusedRows,
+    ::testing::Values(RowsCase{kRmsNorm, {19, 2048}}, RowsCase{kRmsNorm, {16, 1024}},
+                      RowsCase{kRmsNorm, {16, 768}}, RowsCase{kRmsNorm, {9, 333}},
+                      RowsCase{kRmsNorm, {8, 8192}}, RowsCase{kRmsNormBackward, {40, 2048}},
+                      RowsCase{kRmsNormBackward, {13, 296}}, RowsCase{kRmsNormBackward, {9, 5000}},
+                      RowsCase{kLayerNorm, {24, 1536}}, RowsCase{kLayerNorm, {300, 40}},
+                      RowsCase{kLayerNorm, {17, 63}}, RowsCase{kSoftmax, {33, 512}},
+                      RowsCase{kSoftmax, {70, 100}}));
 
 class CudaOperators : public ::testing::TestWithParam<DType> {};
 TEST_P(CudaOperators, GiveTheBitsOfTheCpu) {
