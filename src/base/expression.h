@@ -17,10 +17,22 @@
 // The order is that in which the native kernel of the overload folds a row-major tensor
 // (runtime/kernel/native/reductions/fold.h). Which shapes fit is in expression_shape.h.
 //
+// An operand may have a window, a range of indices along one dim of that shape:
+//
+//   "a1=window(dim=3,begin=32,end=64);t0:bf16=mul.Tensor(self=a0,other=a1);->t0"
+//
+// The operand has the indices of its window only: its size along the dim is end - begin, its
+// element at index i there is that at i - begin. At other indices it is 0, and no memory is read:
+// it is what slice_backward makes of it. The operation index_in.range(dim,begin,end) tells whether
+// an element lies in such a range; its value is bool. With it, where.self puts values next to each
+// other as cat does. All ranges of an expression are along one dim.
+//
 // It is data, in plans too: text that is read and checked before anything runs.
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,16 +62,24 @@ struct ExpressionOperation {
   bool operator==(const ExpressionOperation&) const = default;
 };
 
+// Indices along a dim of the values: `begin` to the one before `end`.
+struct IndexRange {
+  int64_t dim = 0, begin = 0, end = 0;
+  auto operator<=>(const IndexRange&) const = default;
+};
+
 struct Expression {
   static constexpr size_t kMostOperations = 64;
   static constexpr size_t kMostTensors = 16;  // operands and results
   static constexpr size_t kMostReductions = 4;
 
   std::vector<ExpressionOperation> operations;
-  std::vector<size_t> results;  // operations, each once
+  std::vector<size_t> results;                // operations, each once
+  std::map<size_t, IndexRange> windows = {};  // of the operands that have one
 
   size_t operands() const;  // a0 to the one before this
   bool has_reductions() const;
+  std::optional<int64_t> window_dim() const;  // of its ranges; none without
   std::string text() const;
   // What text() gives, and nothing else: every operand up to the last is read, every value is read
   // or a result. BadInput (65), DC1401, says what is wrong.
@@ -72,6 +92,9 @@ struct Expression {
 bool is_reduction(std::string_view overload);
 // The dims that a reduction folds.
 std::span<const int64_t> folded_dims(const ExpressionOperation& reduction);
+
+// Of an operation index_in.range: its range. Nothing for others.
+std::optional<IndexRange> index_range(const ExpressionOperation& operation);
 
 // Whether the text can be an argument of kind Word.
 bool is_expression_word(std::string_view text);

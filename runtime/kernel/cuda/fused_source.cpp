@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <set>
 
 #include "runtime/kernel/cuda/block.h"
 #include "runtime/kernel/cuda/element_type.h"
@@ -189,7 +190,7 @@ class Writer {
     return pack;
   }
   bool takes_pack(int64_t pack) const {
-    if (along_.back().size % pack != 0) return false;
+    if (along_.back().size % pack != 0 || !takes_ranges(pack)) return false;
     for (size_t t = 0; t < tensors(); ++t) {
       const int64_t stride = along_.back().strides[t];
       if (is_reduced(t) || stride == 0) continue;
@@ -203,6 +204,58 @@ class Writer {
         return false;
     }
     return true;
+  }
+
+  // Whether all elements of a pack are in a range of indices, or none.
+  bool takes_ranges(int64_t pack) const {
+    const auto is_whole = [&](const base::IndexRange& range) {
+      return range.begin % pack == 0 && range.end % pack == 0;
+    };
+    return !has_index() || along_.back().strides[tensors_.index_tensor()] == 0 ||
+           std::ranges::all_of(ranges(), is_whole);
+  }
+
+  bool has_index() const { return expression_.window_dim().has_value(); }
+  std::set<base::IndexRange> ranges() const {
+    std::set<base::IndexRange> all;
+    for (const auto& [operand, range] : expression_.windows) all.insert(range);
+    for (const ExpressionOperation& operation : expression_.operations)
+      if (const auto range = base::index_range(operation)) all.insert(*range);
+    return all;
+  }
+  static std::string is_in(const base::IndexRange& range) {
+    return "in_" + std::to_string(range.begin) + "_" + std::to_string(range.end);
+  }
+  // Whether the thread's elements are in each range.
+  std::string ranges_text() const {
+    std::string text;
+    for (const base::IndexRange& range : ranges()) {
+      const std::string index = offset(tensors_.index_tensor());
+      std::string is_after = range.begin == 0 ? "" : index;
+      if (!is_after.empty()) is_after.append(" >= ").append(number(range.begin)).append(" && ");
+      text += "const bool " + is_in(range) + " = " + is_after + index + " < " + number(range.end) +
+              ";\n";
+    }
+    return text;
+  }
+  const base::IndexRange* window(size_t operand) const {
+    const auto found = expression_.windows.find(operand);
+    return found == expression_.windows.end() ? nullptr : &found->second;
+  }
+  // Elements before the first one that an operand has.
+  int64_t missing(size_t operand) const {
+    const base::IndexRange* range = window(operand);
+    if (range == nullptr) return 0;
+    const BoundTensor& own = tensors_.operands[operand];
+    const size_t dim =
+        static_cast<size_t>(range->dim) + own.sizes.size() - tensors_.shape.elements.size();
+    return range->begin * own.strides[dim];
+  }
+  // The place of the thread's element in an operand, from where its address is.
+  std::string operand_offset(size_t operand) const {
+    const std::string text = offset(tensors_.results.size() + operand);
+    const int64_t before = missing(operand);
+    return before == 0 ? text : text + " - " + number(before);
   }
 
   std::string parameters() const {
@@ -266,12 +319,16 @@ class Writer {
     const size_t t = tensors_.results.size() + operand;
     const std::string name = "a" + std::to_string(operand);
     const char* type = lane_type(native::lane_of(tensors_.operands[operand].dtype));
-    const std::string element =
-        is_packed(t) ? "pack_" + name + ".at[k]" : "parameters." + name + "[" + offset(t) + "]";
+    std::string element = is_packed(t) ? "pack_" + name + ".at[k]"
+                                       : "parameters." + name + "[" + operand_offset(operand) + "]";
+    const base::IndexRange* range = window(operand);
+    if (range != nullptr && !is_packed(t))
+      element = is_in(*range) + " ? " + element + " : " +
+                element_type(tensors_.operands[operand].dtype) + "{}";
     return "const " + std::string(type) + " " + name + " = " + converted(type, element) + ";\n";
   }
   bool is_one_for_all(size_t operand) const {
-    return offset(tensors_.results.size() + operand) == "0";
+    return window(operand) == nullptr && offset(tensors_.results.size() + operand) == "0";
   }
   // Operands that are one element for all.
   std::string loads_of_one() const {
@@ -283,7 +340,7 @@ class Writer {
 
   // What a thread does with the elements of a pack, whose coordinates are known.
   std::string pack_of_elements() const {
-    std::string before, elements, after;
+    std::string before = ranges_text(), elements, after;
     const std::string packs = std::to_string(pack_);
     for (size_t i = 0; i < tensors_.operands.size(); ++i) {
       if (is_one_for_all(i)) continue;
@@ -292,12 +349,13 @@ class Writer {
       if (is_packed(t))
         before.append("const auto pack_")
             .append(name)
-            .append(" = cuda::load_pack<")
+            .append(window(i) == nullptr ? " = cuda::load_pack<" : " = cuda::load_pack_if<")
             .append(packs)
-            .append(">(parameters.")
+            .append(window(i) == nullptr ? ">(" : ">(" + is_in(*window(i)) + ", ")
+            .append("parameters.")
             .append(name)
             .append(" + ")
-            .append(offset(t))
+            .append(operand_offset(i))
             .append(");\n");
       (is_packed(t) ? elements : before) += load(i);
     }
@@ -445,6 +503,8 @@ class Writer {
   }
 
   std::string operation(size_t number) const {
+    if (const auto range = base::index_range(expression_.operations[number]))
+      return "const Bool t" + std::to_string(number) + " = Bool{" + is_in(*range) + "};\n";
     const native::Pointwise& kernel = operations_[number];
     const native::ScalarOperator scalar = kernel.scalar();
     std::string text = "apply<" + std::string(lane_type(kernel.loop().result)) + ">(" +

@@ -1,6 +1,7 @@
 #include "runtime/kernel/native/pointwise/fused_kernel.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace dc::runtime::kernel::native {
 namespace {
@@ -70,6 +71,7 @@ void FusedKernel::run(Block& block) const {
     if (move.when <= block.when) read(move, *at, block);
     *at++ += length * move.side.stride;
   }
+  block.index += length * index.stride;
   const int64_t n = block.rows * block.length;
   for (const Step& step : steps) {
     const void* in[kMostOperands] = {block.slots[step.in[0]], block.slots[step.in[1]],
@@ -87,11 +89,34 @@ void FusedKernel::read(const Move& move, const std::byte* from, const Block& blo
   // What stays for several blocks is read for the longest.
   const int64_t n = move.when == Move::When::EachBlock ? block.length : length;
   const int64_t rows = move.when == Move::When::EachPlane ? rows_at_once : block.rows;
+  if (move.window) return read_window(move, from, block, rows, n);
   std::byte* to = block.slots[move.side.slot];
   if (move.copy != nullptr)
     return move.copy(to, n * move.lane_bytes, from, move.side.step, rows, n);
   for (int64_t row = 0; row < rows; ++row, from += move.side.step, to += n * move.lane_bytes)
     move.load(to, from, move.stride, n);
+}
+// Of each row zeros, then what the window has of it, then zeros.
+void FusedKernel::read_window(const Move& move, const std::byte* from, const Block& block,
+                              int64_t rows, int64_t n) const {
+  std::byte* to = block.slots[move.side.slot];
+  const Move::Window& window = *move.window;
+  from -= window.begin * window.stride;
+  int64_t first = block.index;
+  for (int64_t row = 0; row < rows; ++row, from += move.side.step, first += index.step) {
+    const bool is_in = first >= window.begin && first < window.end;
+    int64_t begin = 0, end = is_in ? n : 0;  // where the index is one for the row
+    if (index.stride != 0) {
+      begin = std::clamp<int64_t>(window.begin - first, 0, n);
+      end = std::clamp<int64_t>(window.end - first, begin, n);
+    }
+    std::memset(to, 0, static_cast<size_t>(begin * move.lane_bytes));
+    if (begin < end)
+      move.load(to + begin * move.lane_bytes, from + begin * move.side.stride, move.stride,
+                end - begin);
+    std::memset(to + end * move.lane_bytes, 0, static_cast<size_t>((n - end) * move.lane_bytes));
+    to += n * move.lane_bytes;
+  }
 }
 void FusedKernel::write(const Move& move, std::byte* to, const Block& block) const {
   const std::byte* from = block.slots[move.side.slot];
