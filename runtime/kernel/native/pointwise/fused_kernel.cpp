@@ -89,34 +89,39 @@ void FusedKernel::read(const Move& move, const std::byte* from, const Block& blo
   // What stays for several blocks is read for the longest.
   const int64_t n = move.when == Move::When::EachBlock ? block.length : length;
   const int64_t rows = move.when == Move::When::EachPlane ? rows_at_once : block.rows;
-  if (move.window) return read_window(move, from, block, rows, n);
   std::byte* to = block.slots[move.side.slot];
-  if (move.copy != nullptr)
-    return move.copy(to, n * move.lane_bytes, from, move.side.step, rows, n);
-  for (int64_t row = 0; row < rows; ++row, from += move.side.step, to += n * move.lane_bytes)
-    move.load(to, from, move.stride, n);
+  move.window ? read_window(move, to, from, block, rows, n) : read_rows(move, to, n, from, rows, n);
 }
-// Of each row zeros, then what the window has of it, then zeros.
-void FusedKernel::read_window(const Move& move, const std::byte* from, const Block& block,
-                              int64_t rows, int64_t n) const {
-  std::byte* to = block.slots[move.side.slot];
+// Of each row `count` lanes, in rows of n.
+void FusedKernel::read_rows(const Move& move, std::byte* to, int64_t n, const std::byte* from,
+                            int64_t rows, int64_t count) {
+  if (move.copy != nullptr)
+    return move.copy(to, n * move.lane_bytes, from, move.side.step, rows, count);
+  for (int64_t row = 0; row < rows; ++row, from += move.side.step, to += n * move.lane_bytes)
+    move.load(to, from, move.stride, count);
+}
+// Zeros, and what the window has among them.
+void FusedKernel::read_window(const Move& move, std::byte* to, const std::byte* from,
+                              const Block& block, int64_t rows, int64_t n) const {
   const Move::Window& window = *move.window;
+  std::memset(to, 0, static_cast<size_t>(rows * n * move.lane_bytes));
   from -= window.begin * window.stride;
-  int64_t first = block.index;
-  for (int64_t row = 0; row < rows; ++row, from += move.side.step, first += index.step) {
-    const bool is_in = first >= window.begin && first < window.end;
-    int64_t begin = 0, end = is_in ? n : 0;  // where the index is one for the row
-    if (index.stride != 0) {
-      begin = std::clamp<int64_t>(window.begin - first, 0, n);
-      end = std::clamp<int64_t>(window.end - first, begin, n);
-    }
-    std::memset(to, 0, static_cast<size_t>(begin * move.lane_bytes));
-    if (begin < end)
-      move.load(to + begin * move.lane_bytes, from + begin * move.side.stride, move.stride,
-                end - begin);
-    std::memset(to + end * move.lane_bytes, 0, static_cast<size_t>((n - end) * move.lane_bytes));
-    to += n * move.lane_bytes;
+  if (index.stride != 0) {  // a part of each row
+    const int64_t begin = std::clamp<int64_t>(window.begin - block.index, 0, n);
+    const int64_t end = std::clamp<int64_t>(window.end - block.index, begin, n);
+    to += begin * move.lane_bytes;
+    from += begin * move.side.stride;
+    if (begin < end) read_rows(move, to, n, from, rows, end - begin);
+    return;
   }
+  const auto row_of = [&](int64_t at) {  // some rows; all or none where the index is one for all
+    return index.step == 0 ? (at <= block.index ? 0 : rows)
+                           : std::clamp<int64_t>(at - block.index, 0, rows);
+  };
+  const int64_t begin = row_of(window.begin), end = row_of(window.end);
+  if (begin < end)
+    read_rows(move, to + begin * n * move.lane_bytes, n, from + begin * move.side.step, end - begin,
+              n);
 }
 void FusedKernel::write(const Move& move, std::byte* to, const Block& block) const {
   const std::byte* from = block.slots[move.side.slot];

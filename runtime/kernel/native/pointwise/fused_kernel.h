@@ -122,8 +122,10 @@ class FusedKernel : public Kernel {
 
  private:
   void read(const Move& move, const std::byte* from, const Block& block) const;
-  void read_window(const Move& move, const std::byte* from, const Block& block, int64_t rows,
-                   int64_t n) const;
+  static void read_rows(const Move& move, std::byte* to, int64_t n, const std::byte* from,
+                        int64_t rows, int64_t count);
+  void read_window(const Move& move, std::byte* to, const std::byte* from, const Block& block,
+                   int64_t rows, int64_t n) const;
   void write(const Move& move, std::byte* to, const Block& block) const;
 };
 
