@@ -1,5 +1,6 @@
 // The text of an Expression:
-//   expression = { value ":" dtype [ ".row" ] "=" overload
+//   expression = { operand "=window(dim=" integer ",begin=" integer ",end=" integer ");" }
+//                { value ":" dtype [ ".row" ] "=" overload
 //                  "(" [ argument { "," argument } ] ")" ";" }
 //                "->" value { "," value }
 //   argument   = name "=" ( "none" | "true" | "false" | operand | value | number | word | list )
@@ -41,6 +42,8 @@ constexpr size_t kMostDims = 64;  // of a reduction
 
 constexpr std::string_view kReductions[] = {"amax.default", "amin.default", "mean.dim",
                                             "sum.dim_IntList"};
+
+constexpr std::string_view kIndexInRange = "index_in.range";
 
 // A letter and digits only, as operands and values are named.
 bool names_tensor(std::string_view word) {
@@ -88,11 +91,17 @@ std::string text_of(const ExpressionArgument& argument) {
   return "";
 }
 
+std::string text_of(const IndexRange& range) {
+  return "(dim=" + std::to_string(range.dim) + ",begin=" + std::to_string(range.begin) +
+         ",end=" + std::to_string(range.end) + ")";
+}
+
 class Parser {
  public:
   explicit Parser(std::string_view text) : whole_(text), rest_(text) {}
 
   Result<Expression> run() {
+    while (ok_ && rest_.starts_with('a')) window();
     while (ok_ && !rest_.starts_with("->")) operation();
     take("->", "'->' before the results");
     do {
@@ -134,6 +143,31 @@ class Parser {
     const std::string_view taken = take_while(is_name_char);
     if (taken.empty()) fail(std::string(what) + " was expected");
     return std::string(taken);
+  }
+
+  void window() {
+    int64_t index = -1;
+    const std::string label = name("an operand such as a0");
+    if (!read_index(label, 'a', index) || index >= static_cast<int64_t>(Expression::kMostTensors))
+      return fail("'" + label.substr(0, 40) + "' is no operand that can have a window");
+    const auto operand = static_cast<size_t>(index);
+    if (!made_.windows.empty() && made_.windows.rbegin()->first >= operand)
+      fail("the windows are not in the order of the operands");
+    IndexRange range;
+    take("=window(dim=", "'=window(dim='");
+    range.dim = integer();
+    take(",begin=", "',begin='");
+    range.begin = integer();
+    take(",end=", "',end='");
+    range.end = integer();
+    take(");", "');'");
+    if (ok_) made_.windows.emplace(operand, range);
+  }
+  int64_t integer() {
+    const auto belongs = [](char c) { return c == '-' || is_digit(c); };
+    int64_t value = 0;
+    if (ok_ && !read_number(take_while(belongs), value)) fail("an integer was expected");
+    return value;
   }
 
   void operation() {
@@ -238,6 +272,7 @@ class Parser {
     }
     check_rows();
     check_reductions();
+    check_ranges();
     for (const size_t result : made_.results) is_read[result] = true;
     const auto unread = [&](const std::vector<bool>& read, const char* letter) {
       const auto found = std::ranges::find(read, false);
@@ -287,6 +322,35 @@ class Parser {
     if (count > Expression::kMostReductions)
       fail("there are more than " + std::to_string(Expression::kMostReductions) + " reductions");
   }
+  void check_ranges() {
+    std::vector<IndexRange> ranges;
+    for (const auto& [operand, range] : made_.windows) {
+      if (operand >= made_.operands())
+        fail("a" + std::to_string(operand) + " has a window and is never read");
+      ranges.push_back(range);
+    }
+    for (const ExpressionOperation& operation : made_.operations) {
+      if (operation.overload != kIndexInRange) continue;
+      if (!names_range(operation)) return fail("the arguments of index_in.range are wrong");
+      if (operation.dtype != DType::Bool) fail("the value of index_in.range must be bool");
+      ranges.push_back(*index_range(operation));
+    }
+    for (const IndexRange& range : ranges) {
+      if (range.dim < 0 || range.dim >= static_cast<int64_t>(kMostDims) || range.begin < 0 ||
+          range.begin >= range.end)
+        fail("no indices are in the range " + text_of(range));
+      if (range.dim != ranges[0].dim) fail("its windows and ranges are along different dims");
+    }
+    if (!ranges.empty() && made_.reads_rows())
+      fail("it has windows or ranges, and its operations read row values");
+  }
+  static bool names_range(const ExpressionOperation& operation) {
+    constexpr std::string_view kNames[] = {"dim", "begin", "end"};
+    return std::ranges::equal(operation.arguments, kNames, [](const auto& argument, auto wanted) {
+      return argument.kind == Kind::Int && argument.name == wanted;
+    });
+  }
+
   // A tensor, and dims in ascending order.
   static bool is_well_formed(const ExpressionOperation& reduction) {
     const auto& arguments = reduction.arguments;
@@ -315,6 +379,12 @@ std::span<const int64_t> folded_dims(const ExpressionOperation& reduction) {
   for (const ExpressionArgument& argument : reduction.arguments)
     if (argument.kind == Kind::Ints) return argument.integers;
   return {};
+}
+
+std::optional<IndexRange> index_range(const ExpressionOperation& operation) {
+  if (operation.overload != kIndexInRange || operation.arguments.size() != 3) return std::nullopt;
+  const auto& arguments = operation.arguments;
+  return IndexRange{arguments[0].integer, arguments[1].integer, arguments[2].integer};
 }
 
 bool is_expression_word(std::string_view text) {
@@ -363,8 +433,17 @@ size_t Expression::tensors() const {
   return operands() + static_cast<size_t>(std::ranges::count(kept, true));
 }
 
+std::optional<int64_t> Expression::window_dim() const {
+  if (!windows.empty()) return windows.begin()->second.dim;
+  for (const ExpressionOperation& operation : operations)
+    if (const auto range = index_range(operation)) return range->dim;
+  return std::nullopt;
+}
+
 std::string Expression::text() const {
   std::string text;
+  for (const auto& [operand, range] : windows)
+    text += "a" + std::to_string(operand) + "=window" + text_of(range) + ";";
   for (size_t i = 0; i < operations.size(); ++i) {
     const ExpressionOperation& operation = operations[i];
     text += "t" + std::to_string(i) + ":" + std::string(name(operation.dtype)) +

@@ -28,10 +28,23 @@
 // dims that are not folded. A reduction folds no row value. So values have phases
 // (expression_phases.h): what reads a reduction's value comes after all that this folds.
 //
+// An operand may have a window, a range of indices along one dim of that shape:
+//
+//   "a1=window(dim=3,begin=32,end=64);t0:bf16=mul.Tensor(self=a0,other=a1);->t0"
+//
+// The operand has the indices of its window only: its size along the dim is end - begin, its
+// element at index i there is that at i - begin. At other indices it is 0, and no memory is read:
+// it is what slice_backward makes of it. The operation index_in.range(dim,begin,end) tells whether
+// an element lies in such a range; its value is bool. With it, where.self puts values next to each
+// other as cat does. All ranges of an expression are along one dim. No operation of such an
+// expression reads a row value.
+//
 // It is data, in plans too: text that is read and checked before anything runs.
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -62,13 +75,20 @@ struct ExpressionOperation {
   bool operator==(const ExpressionOperation&) const = default;
 };
 
+// Indices along a dim of the values: `begin` to the one before `end`.
+struct IndexRange {
+  int64_t dim = 0, begin = 0, end = 0;
+  auto operator<=>(const IndexRange&) const = default;
+};
+
 struct Expression {
   static constexpr size_t kMostOperations = 64;
   static constexpr size_t kMostTensors = 16;  // that tensors() counts
   static constexpr size_t kMostReductions = 4;
 
   std::vector<ExpressionOperation> operations;
-  std::vector<size_t> results;  // operations, each once
+  std::vector<size_t> results;                // operations, each once
+  std::map<size_t, IndexRange> windows = {};  // of the operands that have one
 
   size_t operands() const;  // a0 to the one before this
   // Operands, results, and row values that a kernel keeps for the elements of their row.
@@ -77,6 +97,7 @@ struct Expression {
   bool is_row_value(size_t value) const;  // of a reduction, or one that is_row
   // Whether operations read row values, or are computed once for each row.
   bool reads_rows() const;
+  std::optional<int64_t> window_dim() const;  // of its ranges; none without
   std::string text() const;
   // What text() gives, and nothing else: every operand up to the last is read, every value is read
   // or a result. BadInput (65), DC1401, says what is wrong.
@@ -89,6 +110,9 @@ struct Expression {
 bool is_reduction(std::string_view overload);
 // The dims that a reduction folds.
 std::span<const int64_t> folded_dims(const ExpressionOperation& reduction);
+
+// Of an operation index_in.range: its range. Nothing for others.
+std::optional<IndexRange> index_range(const ExpressionOperation& operation);
 
 // Whether the text can be an argument of kind Word.
 bool is_expression_word(std::string_view text);

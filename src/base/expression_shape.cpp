@@ -19,6 +19,41 @@ std::vector<int64_t> broadcast(Shapes shapes) {
   return made;
 }
 
+// The dim of an operand that a dim of values of `rank` dims is, where it has that.
+std::optional<size_t> own_dim(int64_t dim, std::span<const int64_t> sizes, size_t rank) {
+  const int64_t own = dim - static_cast<int64_t>(rank) + static_cast<int64_t>(sizes.size());
+  if (own < 0 || own >= static_cast<int64_t>(sizes.size())) return std::nullopt;
+  return static_cast<size_t>(own);
+}
+
+// What operands are broadcast to. What one has in its window says nothing of the dim's size.
+std::vector<int64_t> broadcast_with_windows(const Expression& expression, Shapes operands) {
+  size_t rank = 0;
+  for (const std::span<const int64_t> operand : operands) rank = std::max(rank, operand.size());
+  std::vector<std::vector<int64_t>> sizes;
+  for (const std::span<const int64_t> operand : operands)
+    sizes.emplace_back(operand.begin(), operand.end());
+  for (const auto& [operand, range] : expression.windows)
+    if (const auto dim = own_dim(range.dim, sizes[operand], rank)) sizes[operand][*dim] = 1;
+  const std::vector<std::span<const int64_t>> all(sizes.begin(), sizes.end());
+  return broadcast(all);
+}
+
+// Whether the ranges are of the dim, and operands have as many indices as their windows.
+bool ranges_fit(const Expression& expression, Shapes operands, std::span<const int64_t> elements) {
+  const auto is_in = [&](const IndexRange& range) {
+    return range.dim < static_cast<int64_t>(elements.size()) &&
+           range.end <= elements[static_cast<size_t>(range.dim)];
+  };
+  for (const ExpressionOperation& operation : expression.operations)
+    if (const auto range = index_range(operation); range && !is_in(*range)) return false;
+  return std::ranges::all_of(expression.windows, [&](const auto& window) {
+    const auto& [operand, range] = window;
+    const auto dim = own_dim(range.dim, operands[operand], elements.size());
+    return is_in(range) && dim && operands[operand][*dim] == range.end - range.begin;
+  });
+}
+
 // Dims of several elements; `folded`: those that stay.
 std::vector<int64_t> large_dims(std::span<const int64_t> sizes, const std::vector<bool>* folded) {
   std::vector<int64_t> made;
@@ -81,11 +116,12 @@ std::optional<ExpressionShape> shape_of(const Expression& expression, Shapes ope
     shape.elements.assign(results[i].begin(), results[i].end());
     is_known = true;
   }
-  if (!is_known) shape.elements = broadcast(operands);
-  const bool all_fit = std::ranges::all_of(operands, [&](std::span<const int64_t> operand) {
-    return broadcasts_to(operand, shape.elements);
-  });
-  if (!all_fit) return std::nullopt;
+  if (!is_known) shape.elements = broadcast_with_windows(expression, operands);
+  if (!ranges_fit(expression, operands, shape.elements)) return std::nullopt;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (!broadcasts_to(whole_sizes(expression, i, operands[i], shape), shape.elements))
+      return std::nullopt;
+  }
   const auto first = std::ranges::find_if(
       expression.operations, [](const auto& each) { return is_reduction(each.overload); });
   if (first != expression.operations.end() && !fold(shape, folded_dims(*first)))
@@ -98,6 +134,16 @@ std::optional<ExpressionShape> shape_of(const Expression& expression, Shapes ope
     if (!fits) return std::nullopt;
   }
   return shape;
+}
+
+std::vector<int64_t> whole_sizes(const Expression& expression, size_t operand,
+                                 std::span<const int64_t> sizes, const ExpressionShape& shape) {
+  std::vector<int64_t> whole(sizes.begin(), sizes.end());
+  const auto window = expression.windows.find(operand);
+  if (window == expression.windows.end()) return whole;
+  const int64_t dim = window->second.dim;
+  whole[*own_dim(dim, sizes, shape.elements.size())] = shape.elements[static_cast<size_t>(dim)];
+  return whole;
 }
 
 std::vector<int64_t> strides_of_reduced(const ExpressionShape& shape,

@@ -28,10 +28,16 @@ struct ExpressionShape {
 // what is folded has elements, and is the leading or the trailing dims, so that elements are folded
 // in the order in which they would lie in memory; results that are row values have the other dims.
 // Dims of one element may come anywhere in these. Where operations read row values, the trailing
-// dims are folded, and operands of operations for each row have one element along them.
+// dims are folded, and operands of operations for each row have one element along them. Ranges of
+// indices are of the shape that all have.
 using Shapes = std::span<const std::span<const int64_t>>;
 std::optional<ExpressionShape> shape_of(const Expression& expression, Shapes operands,
                                         Shapes results);
+
+// The sizes of an operand as if it had all indices along the dim of its window; without a window
+// its own. For shapes that belong together.
+std::vector<int64_t> whole_sizes(const Expression& expression, size_t operand,
+                                 std::span<const int64_t> sizes, const ExpressionShape& shape);
 
 // Of a row value's result with these strides: along each dim of `elements`, 0 along folded ones.
 std::vector<int64_t> strides_of_reduced(const ExpressionShape& shape,

@@ -34,14 +34,16 @@ std::string_view body_of(const base::KernelSignature& signature) {
   return {};
 }
 
-// Steps of the tensor along the dims of `shape`, 0 where it is broadcast. Nothing if it cannot be.
+// Steps along the dims of `shape` of a tensor with these sizes, 0 where it is broadcast. Nothing if
+// it cannot be.
 std::optional<std::vector<int64_t>> steps_of(const TensorMeta& tensor,
+                                             std::span<const int64_t> sizes,
                                              std::span<const int64_t> shape) {
-  if (tensor.shape.size() > shape.size()) return std::nullopt;
-  const size_t added = shape.size() - tensor.shape.size();
+  if (sizes.size() > shape.size()) return std::nullopt;
+  const size_t added = shape.size() - sizes.size();
   std::vector<int64_t> steps(shape.size());
   for (size_t dim = added; dim < shape.size(); ++dim) {
-    const int64_t size = tensor.shape[dim - added];
+    const int64_t size = sizes[dim - added];
     if (size != shape[dim] && size != 1) return std::nullopt;
     if (size != 1) steps[dim] = tensor.strides[dim - added];
   }
@@ -52,6 +54,7 @@ std::optional<std::vector<int64_t>> steps_of(const TensorMeta& tensor,
 // (runtime/kernel/native/pointwise/arithmetic.cpp: power_by_number).
 std::string working_operator(const base::ExpressionOperation& operation) {
   std::string name = "aten." + operation.overload;
+  if (base::index_range(operation)) return "aten.ge.Scalar";
   if (name != "aten.pow.Tensor_Scalar") return name;
   for (const ExpressionArgument& argument : operation.arguments) {
     const bool is_whole = argument.kind == ExpressionArgumentKind::Int;
@@ -110,7 +113,9 @@ class FusedDescription {
         number < tensors_.results.size() && expression_.is_row_value(expression_.results[number]);
     const TensorMeta& own = tensor(number);
     if (folds) return base::strides_of_reduced(shape_, own.shape, own.strides);
-    return steps_of(own, shape());
+    if (number < tensors_.results.size()) return steps_of(own, own.shape, shape());
+    const size_t operand = number - tensors_.results.size();
+    return steps_of(own, base::whole_sizes(expression_, operand, own.shape, shape_), shape());
   }
   size_t count() const { return tensors_.results.size() + tensors_.inputs.size(); }
   const TensorMeta& tensor(size_t number) const {
@@ -126,6 +131,10 @@ class FusedDescription {
       if (!own) return false;
       steps.push_back(*std::move(own));
     }
+    if (const auto dim = expression_.window_dim()) {  // its indices are counted
+      steps.emplace_back(shape().size(), 0);
+      steps.back()[static_cast<size_t>(*dim)] = 1;
+    }
     std::vector<Loop> dims;
     for (size_t dim = 0; dim < shape().size(); ++dim) {
       if (shape()[dim] == 1) continue;
@@ -138,7 +147,7 @@ class FusedDescription {
                                [](const Loop& dim) { return dim.steps[0]; });
     for (Loop& dim : dims) {
       const auto joins = [&](const Loop& outer) {
-        for (size_t i = 0; i < count(); ++i) {
+        for (size_t i = 0; i < steps.size(); ++i) {
           if (static_cast<double>(outer.steps[i]) != static_cast<double>(dim.steps[i]) * dim.size)
             return false;
         }
@@ -153,7 +162,7 @@ class FusedDescription {
     }
     made_.elements = 1;
     for (const Loop& loop : loops_) made_.elements *= loop.size;
-    if (loops_.empty()) loops_.push_back({1, std::vector<int64_t>(count(), 1)});
+    if (loops_.empty()) loops_.push_back({1, std::vector<int64_t>(steps.size(), 1)});
     const double inner = std::max(loops_.back().size, 1.0);
     rows_at_once_ = std::max(1.0, static_cast<double>(static_cast<int64_t>(kBlockLanes / inner)));
     made_.rows = made_.elements / inner;
@@ -169,8 +178,19 @@ class FusedDescription {
       added.access = access(i);
       added.bytes = static_cast<double>(base::byte_size(added.dtype));
       for (const Loop& loop : loops_) added.bytes *= loop.steps[i] == 0 ? 1 : loop.size;
+      added.bytes *= part_of(i);
       (i < tensors_.results.size() ? made_.results : made_.operands).push_back(added);
     }
+  }
+
+  // Of an operand with a window, as much as that is of its dim.
+  double part_of(size_t number) const {
+    if (number < tensors_.results.size()) return 1;
+    const auto window = expression_.windows.find(number - tensors_.results.size());
+    if (window == expression_.windows.end()) return 1;
+    const base::IndexRange& range = window->second;
+    return static_cast<double>(range.end - range.begin) /
+           static_cast<double>(shape()[static_cast<size_t>(range.dim)]);
   }
 
   FusedTensor::Access access(size_t number) const {
@@ -196,6 +216,10 @@ class FusedDescription {
       if (made.primitive == known.size()) return false;
     }
     made.dtype = made.computes = operation.dtype;
+    if (base::index_range(operation)) {  // by itself it would be no kernel
+      made_.operations.push_back(std::move(made));
+      return true;
+    }
     const auto result = std::ranges::find(expression_.results, number);
     made.is_result = result != expression_.results.end();
     const std::vector<int64_t> own_shape = shape_of(number);

@@ -82,6 +82,16 @@ void grow(Expression& expression, Choices& choices) {
     expression.results.back() = expression.operations.size() - 1;
 }
 
+// A window where there is none, or another one.
+void change_window(Expression& expression, Choices& choices) {
+  const size_t operands = expression.operands();
+  if (operands == 0) return;
+  base::IndexRange& range = expression.windows[choices.below(operands)];
+  if (range.end == 0) range.end = 1 + static_cast<int64_t>(choices.below(4));
+  int64_t* const fields[] = {&range.dim, &range.begin, &range.end};
+  *fields[choices.below(3)] = one_of(choices, kIntegers);
+}
+
 void change_results(Expression& expression, Choices& choices) {
   const size_t made = choices.below(expression.operations.size() + 1);
   if (choices.one_in(2) && !expression.results.empty()) {
@@ -97,7 +107,10 @@ void change_expression(Expression& expression, Choices& choices) {
   if (expression.operations.empty()) return;
   const size_t at = choices.below(expression.operations.size());
   ExpressionOperation& operation = expression.operations[at];
-  switch (choices.below(8)) {
+  switch (choices.below(9)) {
+    case 8:
+      change_window(expression, choices);
+      break;
     case 0:
       operation.dtype = one_of(choices, kElementTypes);
       break;

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <set>
 
 #include "runtime/kernel/cuda/block.h"
 #include "runtime/kernel/cuda/element_type.h"
@@ -199,7 +200,7 @@ class Writer {
     return pack;
   }
   bool takes_pack(int64_t pack) const {
-    if (along_.back().size % pack != 0) return false;
+    if (along_.back().size % pack != 0 || !takes_ranges(pack)) return false;
     for (size_t t = 0; t < tensors(); ++t) {
       const int64_t stride = along_.back().strides[t];
       if (is_reduced(t) || stride == 0) continue;
@@ -213,6 +214,58 @@ class Writer {
         return false;
     }
     return true;
+  }
+
+  // Whether all elements of a pack are in a range of indices, or none.
+  bool takes_ranges(int64_t pack) const {
+    const auto is_whole = [&](const base::IndexRange& range) {
+      return range.begin % pack == 0 && range.end % pack == 0;
+    };
+    return !has_index() || along_.back().strides[tensors_.index_tensor()] == 0 ||
+           std::ranges::all_of(ranges(), is_whole);
+  }
+
+  bool has_index() const { return expression_.window_dim().has_value(); }
+  std::set<base::IndexRange> ranges() const {
+    std::set<base::IndexRange> all;
+    for (const auto& [operand, range] : expression_.windows) all.insert(range);
+    for (const ExpressionOperation& operation : expression_.operations)
+      if (const auto range = base::index_range(operation)) all.insert(*range);
+    return all;
+  }
+  static std::string is_in(const base::IndexRange& range) {
+    return "in_" + std::to_string(range.begin) + "_" + std::to_string(range.end);
+  }
+  // Whether the thread's elements are in each range.
+  std::string ranges_text() const {
+    std::string text;
+    for (const base::IndexRange& range : ranges()) {
+      const std::string index = offset(tensors_.index_tensor());
+      std::string is_after = range.begin == 0 ? "" : index;
+      if (!is_after.empty()) is_after.append(" >= ").append(number(range.begin)).append(" && ");
+      text += "const bool " + is_in(range) + " = " + is_after + index + " < " + number(range.end) +
+              ";\n";
+    }
+    return text;
+  }
+  const base::IndexRange* window(size_t operand) const {
+    const auto found = expression_.windows.find(operand);
+    return found == expression_.windows.end() ? nullptr : &found->second;
+  }
+  // Elements before the first one that an operand has.
+  int64_t missing(size_t operand) const {
+    const base::IndexRange* range = window(operand);
+    if (range == nullptr) return 0;
+    const BoundTensor& own = tensors_.operands[operand];
+    const size_t dim =
+        static_cast<size_t>(range->dim) + own.sizes.size() - tensors_.shape.elements.size();
+    return range->begin * own.strides[dim];
+  }
+  // The place of the thread's element in an operand, from where its address is.
+  std::string operand_offset(size_t operand) const {
+    const std::string text = offset(tensors_.results.size() + operand);
+    const int64_t before = missing(operand);
+    return before == 0 ? text : text + " - " + number(before);
   }
 
   std::string parameters() const {
@@ -276,12 +329,16 @@ class Writer {
     const size_t t = tensors_.results.size() + operand;
     const std::string name = "a" + std::to_string(operand);
     const char* type = lane_type(native::lane_of(tensors_.operands[operand].dtype));
-    const std::string element =
-        is_packed(t) ? "pack_" + name + ".at[k]" : "parameters." + name + "[" + offset(t) + "]";
+    std::string element = is_packed(t) ? "pack_" + name + ".at[k]"
+                                       : "parameters." + name + "[" + operand_offset(operand) + "]";
+    const base::IndexRange* range = window(operand);
+    if (range != nullptr && !is_packed(t))
+      element = is_in(*range) + " ? " + element + " : " +
+                element_type(tensors_.operands[operand].dtype) + "{}";
     return "const " + std::string(type) + " " + name + " = " + converted(type, element) + ";\n";
   }
   bool is_one_for_all(size_t operand) const {
-    return offset(tensors_.results.size() + operand) == "0";
+    return window(operand) == nullptr && offset(tensors_.results.size() + operand) == "0";
   }
   // Operands that are one element for all.
   std::string loads_of_one() const {
@@ -318,14 +375,16 @@ class Writer {
 
   std::string pack_of(size_t operand) const {
     const std::string name = "a" + std::to_string(operand);
-    return "cuda::load_pack<" + std::to_string(pack_) + ">(parameters." + name + " + " +
-           offset(tensors_.results.size() + operand) + ")";
+    const base::IndexRange* range = window(operand);
+    return (range == nullptr ? "cuda::load_pack<" : "cuda::load_pack_if<") + std::to_string(pack_) +
+           ">(" + (range == nullptr ? "" : is_in(*range) + ", ") + "parameters." + name + " + " +
+           operand_offset(operand) + ")";
   }
 
   // What a thread does with the elements of a pack, whose coordinates are known. `kept`: of
   // row_loop(), where packs are read before they are used; null: elsewhere.
   std::string pack_of_elements(const Phase& phase, const std::vector<bool>* kept = nullptr) const {
-    std::string before, elements, after;
+    std::string before = ranges_text(), elements, after;
     for (size_t i = 0; i < tensors_.operands.size(); ++i) {
       if (!phase.reads[i] || is_one_for_all(i) || is_of_row(i)) continue;
       const bool packed = is_packed(tensors_.results.size() + i);
@@ -423,6 +482,7 @@ class Writer {
   bool is_of_row(size_t operand) const {
     const size_t t = tensors_.results.size() + operand;
     return has_reductions_ && tensors_.shape.by_rows && !is_one_for_all(operand) &&
+           window(operand) == nullptr &&
            std::ranges::all_of(along_, [&](const auto& dim) { return dim.strides[t] == 0; });
   }
 
@@ -478,7 +538,7 @@ class Writer {
       loads += "packs_a" + std::to_string(i) + "[u][part] = " + pack_of(i) + ";\n";
     }
     std::string elements = pack_of_elements(phase, &kept);
-    if (!loads.empty()) loads = for_steps(count, loads);
+    if (!loads.empty()) loads = for_steps(count, ranges_text() + loads);
     return (keeps ? "#pragma unroll\n" : "") + ("for (" + index_ + " step = 0; step < ") +
            number(all) + "; step += " + number(count) + ") {\n" + arrays + loads +
            for_steps(count, elements) + "}\n";
@@ -546,7 +606,8 @@ class Writer {
       text += packs_of(i, steps());
       loads += "packs_a" + std::to_string(i) + "[u][part] = " + pack_of(i) + ";\n";
     }
-    if (!loads.empty()) text += "{\nconstexpr int step = 0;\n" + for_steps(steps(), loads) + "}\n";
+    if (!loads.empty())
+      text += "{\nconstexpr int step = 0;\n" + for_steps(steps(), ranges_text() + loads) + "}\n";
     text += for_each_reduced([](size_t i, const std::string& type, const std::string& fold) {
       return type + " " + total(i) + " = " + fold + "::neutral<" + type + ">();\n";
     });
@@ -593,6 +654,8 @@ class Writer {
   }
 
   std::string operation(size_t number) const {
+    if (const auto range = base::index_range(expression_.operations[number]))
+      return "const Bool t" + std::to_string(number) + " = Bool{" + is_in(*range) + "};\n";
     const native::Pointwise& kernel = operations_[number];
     const native::ScalarOperator scalar = kernel.scalar();
     std::string text = "apply<" + std::string(lane_type(kernel.loop().result)) + ">(" +

@@ -40,6 +40,11 @@ template <int kCount, typename T>
 inline Pack<T, kCount> load_pack(const T* from) {
   return *reinterpret_cast<const Pack<T, kCount>*>(from);
 }
+// Zeros, and nothing is read, unless the elements exist.
+template <int kCount, typename T>
+inline Pack<T, kCount> load_pack_if(bool exist, const T* from) {
+  return exist ? load_pack<kCount>(from) : Pack<T, kCount>{};
+}
 template <typename T, int kCount>
 inline void store_pack(T* to, const Pack<T, kCount>& pack) {
   *reinterpret_cast<Pack<T, kCount>*>(to) = pack;

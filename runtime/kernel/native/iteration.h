@@ -13,8 +13,9 @@
 
 namespace dc::runtime::kernel::native {
 
-inline constexpr size_t kMaxTensors = 16;  // of one iteration
-inline constexpr size_t kMaxDims = 16;     // after joining
+// Of one iteration: those of a fused kernel, and what counts the indices along a dim.
+inline constexpr size_t kMaxTensors = 17;
+inline constexpr size_t kMaxDims = 16;  // after joining
 
 using Offsets = std::array<int64_t, kMaxTensors>;  // one per tensor, elements
 

@@ -10,6 +10,7 @@
 #include "src/ir/effects.h"
 #include "src/ir/native_ops.h"
 #include "src/passes/fuse/fusible_reduction.h"
+#include "src/passes/fuse/placed_parts.h"
 
 namespace dc::passes {
 namespace {
@@ -100,6 +101,7 @@ class Grouping {
         continue;
       reductions_.emplace(id, std::move(reduction));
     }
+    if (!of_rows_) find_parts();
     for (NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
       position_[id.index()] = static_cast<int>(kernels_before_.size());
       const Node& node = graph.node(id);
@@ -112,10 +114,12 @@ class Grouping {
   std::vector<ElementwiseGroup> run() {
     for (NodeId id = graph_.first(); id.valid(); id = graph_.next(id)) {
       const Node& node = graph_.node(id);
-      if (!is_candidate(node)) continue;
+      if (!is_candidate(node) || makers_.contains(id)) continue;
       const int own = static_cast<int>(groups_.size());
       groups_.push_back({{id}, position_[id.index()]});
       of_[id.index()] = own;
+      const auto parts = parts_.find(id);
+      if (parts != parts_.end()) add_makers(parts->second.makers, own);
       for (const ValueId operand : operands_of(id)) {
         const int other = of_[graph_.value(made_by(operand)).producer.index()];
         if (other >= 0 && other != own && fit(other, own)) join(other, own);
@@ -137,11 +141,31 @@ class Grouping {
     int position = 0;  // of the last member
   };
 
+  void find_parts() {
+    for (NodeId id = graph_.first(); id.valid(); id = graph_.next(id)) {
+      const std::vector<PlacedPart> parts = placed_parts(graph_, graph_.node(id));
+      if (parts.empty() || taken_.contains(id)) continue;
+      PartMakers made = part_makers(graph_, graph_.node(id), parts);
+      if (std::ranges::any_of(made.makers, [&](NodeId maker) { return taken_.contains(maker); }))
+        continue;
+      makers_.insert(made.makers.begin(), made.makers.end());
+      parts_.emplace(id, std::move(made));
+    }
+  }
+  // They run where what puts their values in place does, in its shape.
+  void add_makers(const std::vector<NodeId>& makers, int own) {
+    std::vector<NodeId>& members = groups_[static_cast<size_t>(own)].members;
+    members.insert(members.end(), makers.begin(), makers.end());
+    for (const NodeId maker : makers) of_[maker.index()] = own;
+  }
+
   bool is_candidate(const Node& node) const {
     if (taken_.contains(node.id)) return false;
-    return is_fusible(graph_, node) || reductions_.contains(node.id);
+    return is_fusible(graph_, node) || reductions_.contains(node.id) || parts_.contains(node.id);
   }
   std::span<const ValueId> operands_of(NodeId id) const {
+    const auto parts = parts_.find(id);
+    if (parts != parts_.end()) return parts->second.operands;
     const auto reduction = reductions_.find(id);
     if (reduction != reductions_.end()) return {&reduction->second.value, 1};
     return graph_.node(id).operands;
@@ -359,6 +383,8 @@ class Grouping {
   std::vector<int> of_;              // the group of each node, or -1
   std::vector<Group> groups_;
   std::map<NodeId, FusibleReduction> reductions_;
+  std::map<NodeId, PartMakers> parts_;  // by what puts them in place
+  std::set<NodeId> makers_;             // of these
 };
 
 }  // namespace

@@ -26,8 +26,9 @@ struct ElementwiseGroup {
 // one phase, the values between them keep their order, and no more bytes stay alive in between
 // than the group saves: what dies at the group, were it where its last member is, lives on until
 // there. `reductions`: those that may join, each a fusible_reduction(). They are of members' values
-// that nothing else reads, fold the same dims, and no member reads theirs. `taken`: nodes that no
-// group has.
+// that nothing else reads, fold the same dims, and no member reads theirs. What puts parts in place
+// (placed_parts.h) is a member as an operator of its result's shape is, and the makers of its parts
+// with it. `taken`: nodes that no group has.
 std::vector<ElementwiseGroup> elementwise_groups(const ir::Graph& graph,
                                                  std::span<const ir::NodeId> reductions = {},
                                                  const std::set<ir::NodeId>& taken = {});

@@ -15,6 +15,8 @@
 #include "src/passes/fuse/fusible_reduction.h"
 #include "src/passes/fuse/make_again.h"
 #include "src/passes/fuse/move_to_operands.h"
+#include "src/passes/fuse/push_slices.h"
+#include "src/passes/fuse/write_as_read.h"
 #include "src/passes/pass.h"
 
 namespace dc::passes {
@@ -319,11 +321,14 @@ void fuse_program(Graph& graph, int64_t most_operators, const passes::Options& o
 
 base::Result<Change> fuse_elementwise(ir::Step& step, const PassContext& context) {
   Counts counts;
+  bool changed = false;
   for (ir::Program& program : step.programs) {
+    changed |= push_slices(program.graph);
     fuse_program(program.graph, context.argument.value_or(1), context.options, context.cost,
                  counts);
+    write_as_read(program.graph);
   }
-  if (counts.kernels == 0) return Change::No;
+  if (counts.kernels == 0) return changed ? Change::Yes : Change::No;
   base::Remark remark{"fuse-elementwise",
                       "operators-fused",
                       {},

@@ -8,6 +8,7 @@
 #include "src/base/expression.h"
 #include "src/ir/builder.h"
 #include "src/passes/fuse/fusible_reduction.h"
+#include "src/passes/fuse/placed_parts.h"
 
 namespace dc::passes {
 namespace {
@@ -35,10 +36,13 @@ class Describer {
     for (const NodeId member : members) {
       if (const auto reduction = fusible_reduction(graph, graph.node(member))) fold(*reduction);
     }
-    for (const NodeId member : members) add(graph.node(member));
-    for (const ValueId result : results)
-      made_.expression.results.push_back(static_cast<size_t>(value_of_.at(result)));
     made_.results = std::move(results);
+    find_ranges(members);
+    for (const NodeId member : members) add(graph.node(member));
+    for (const ValueId result : made_.results)
+      made_.expression.results.push_back(static_cast<size_t>(tensor_of_.at(result).integer));
+    for (size_t i = 0; i < windows_.size(); ++i)
+      if (windows_[i]) made_.expression.windows.emplace(i, *windows_[i]);
   }
   ComputedKernel take() { return std::move(made_); }
 
@@ -74,7 +78,24 @@ class Describer {
     });
   }
 
+  // Where the members' values matter, of those that make parts.
+  void find_ranges(std::span<const NodeId> members) {
+    for (size_t i = members.size(); i-- > 0;) {
+      const Node& node = graph_.node(members[i]);
+      for (const PlacedPart& part : placed_parts(graph_, node))
+        range_of_[graph_.value(part.value).producer] = part.range;
+      const auto range = range_of_.find(node.id);
+      if (range == range_of_.end()) continue;
+      for (const ValueId operand : node.operands)
+        range_of_[graph_.value(operand).producer] = range->second;
+    }
+    std::erase_if(range_of_,
+                  [&](const auto& one) { return std::ranges::count(members, one.first) == 0; });
+  }
+
   void add(const Node& node) {
+    if (const std::vector<PlacedPart> parts = placed_parts(graph_, node); !parts.empty())
+      return place(node, parts);
     base::ExpressionOperation operation;
     operation.dtype = graph_.value(node.results[0]).type.dtype;
     operation.overload = node.overload.name().substr(std::string_view("aten.").size());
@@ -84,22 +105,71 @@ class Describer {
       if (auto argument = argument_of(node, arg)) operation.arguments.push_back(*argument);
     }
     operation.is_row = is_row(node, operation);
-    value_of_[node.results[0]] = static_cast<int64_t>(made_.expression.operations.size());
-    made_.expression.operations.push_back(std::move(operation));
+    tensor_of_[node.results[0]] = append(std::move(operation));
   }
 
   void add_reduction(const Node& node, FusibleReduction reduction,
                      base::ExpressionOperation operation) {
     ExpressionArgument self, dim;
-    self.name = "self";
-    set_tensor(self, reduction.value);
+    self = named("self", tensor(reduction.value, std::nullopt));
     dim.name = "dim";
     dim.kind = ExpressionArgumentKind::Ints;
     dim.integers = std::move(reduction.dims);
     operation.overload = std::move(reduction.overload);
     operation.arguments = {std::move(self), std::move(dim)};
-    value_of_[node.results[0]] = static_cast<int64_t>(made_.expression.operations.size());
+    tensor_of_[node.results[0]] = append(std::move(operation));
+  }
+
+  ExpressionArgument append(base::ExpressionOperation operation) {
+    ExpressionArgument value;
+    value.kind = ExpressionArgumentKind::Value;
+    value.integer = static_cast<int64_t>(made_.expression.operations.size());
     made_.expression.operations.push_back(std::move(operation));
+    return value;
+  }
+  static ExpressionArgument named(std::string name, ExpressionArgument argument) {
+    argument.name = std::move(name);
+    return argument;
+  }
+  static ExpressionArgument integer(std::string name, int64_t value) {
+    ExpressionArgument argument;
+    argument.name = std::move(name);
+    argument.kind = ExpressionArgumentKind::Int;
+    argument.integer = value;
+    return argument;
+  }
+
+  // Each part in its range, and beyond the last one zeros.
+  void place(const Node& node, const std::vector<PlacedPart>& parts) {
+    const base::DType dtype = graph_.value(node.results[0]).type.dtype;
+    ExpressionArgument placed = tensor(parts.back().value, parts.back().range);
+    const bool is_cat = parts.size() > 1;
+    for (size_t i = parts.size() - (is_cat ? 1 : 0); i-- > 0;) {
+      const ExpressionArgument own = tensor(parts[i].value, parts[i].range);
+      if (!is_cat && own.kind == ExpressionArgumentKind::Operand) break;  // it has zeros around it
+      const ExpressionArgument condition = index_in(parts[i].range);
+      placed =
+          is_cat
+              ? append(
+                    {dtype,
+                     "where.self",
+                     {named("condition", condition), named("self", own), named("other", placed)}})
+              : append({dtype,
+                        "where.ScalarOther",
+                        {named("condition", condition), named("self", own), integer("other", 0)}});
+    }
+    const bool is_result = std::ranges::count(made_.results, node.results[0]) != 0;
+    if (is_result && placed.kind == ExpressionArgumentKind::Operand)
+      placed = append({dtype, "clone.default", {named("self", placed)}});
+    tensor_of_[node.results[0]] = placed;
+  }
+  ExpressionArgument index_in(const base::IndexRange& range) {
+    const auto known = conditions_.find(range);
+    if (known != conditions_.end()) return known->second;
+    return conditions_[range] = append({base::DType::Bool,
+                                        "index_in.range",
+                                        {integer("dim", range.dim), integer("begin", range.begin),
+                                         integer("end", range.end)}});
   }
 
   // Nothing for what the type of the result says.
@@ -107,7 +177,8 @@ class Describer {
     ExpressionArgument argument;
     argument.name = arg.name;
     if (const auto* operand = std::get_if<ir::OperandRef>(&arg.value)) {
-      set_tensor(argument, node.operands[static_cast<size_t>(operand->index)]);
+      argument =
+          named(arg.name, operand_of(node, node.operands[static_cast<size_t>(operand->index)]));
     } else if (const auto* flag = std::get_if<bool>(&arg.value)) {
       argument.kind = ExpressionArgumentKind::Bool;
       argument.integer = *flag ? 1 : 0;
@@ -127,20 +198,35 @@ class Describer {
     return argument;
   }
 
-  void set_tensor(ExpressionArgument& argument, ValueId value) {
-    auto inside = value_of_.find(value);
-    if (const ValueId rows = viewed(graph_, value); inside == value_of_.end() && rows != value) {
-      if (reads_rows(graph_, rows, value)) inside = value_of_.find(rows);
+  // What the node reads; of a maker of a part, only what has all indices of the dim has no window.
+  ExpressionArgument operand_of(const Node& node, ValueId value) {
+    const auto range = range_of_.find(node.id);
+    if (range == range_of_.end()) return tensor(value, std::nullopt);
+    const size_t rank = graph_.value(node.results[0]).type.shape.size();
+    const int64_t size = size_along(graph_.value(value).type, range->second.dim, rank);
+    const bool is_one_for_all = size == 1 && range->second.end - range->second.begin != 1;
+    if (is_one_for_all || graph_.value(value).type.shape.empty())
+      return tensor(value, std::nullopt);
+    return tensor(value, range->second);
+  }
+  ExpressionArgument tensor(ValueId value, std::optional<base::IndexRange> window) {
+    auto inside = tensor_of_.find(value);
+    if (const ValueId rows = viewed(graph_, value); inside == tensor_of_.end() && rows != value) {
+      if (reads_rows(graph_, rows, value)) inside = tensor_of_.find(rows);
     }
-    if (inside != value_of_.end()) {
-      argument.kind = ExpressionArgumentKind::Value;
-      argument.integer = inside->second;
-      return;
+    if (inside != tensor_of_.end()) return inside->second;
+    size_t index = 0;
+    while (index < made_.operands.size() &&
+           (made_.operands[index] != value || windows_[index] != window))
+      ++index;
+    if (index == made_.operands.size()) {
+      made_.operands.push_back(value);
+      windows_.push_back(window);
     }
-    const auto known = std::ranges::find(made_.operands, value);
+    ExpressionArgument argument;
     argument.kind = ExpressionArgumentKind::Operand;
-    argument.integer = known - made_.operands.begin();
-    if (known == made_.operands.end()) made_.operands.push_back(value);
+    argument.integer = static_cast<int64_t>(index);
+    return argument;
   }
 
   const Graph& graph_;
@@ -148,7 +234,10 @@ class Describer {
   std::vector<int64_t> folded_;  // dims; none unless rows are folded
   ir::Shape row_shape_;
   ComputedKernel made_;
-  std::map<ValueId, int64_t> value_of_;
+  std::vector<std::optional<base::IndexRange>> windows_;  // of the operands
+  std::map<ValueId, ExpressionArgument> tensor_of_;       // what members made
+  std::map<NodeId, base::IndexRange> range_of_;           // of members that make parts
+  std::map<base::IndexRange, ExpressionArgument> conditions_;
 };
 
 // Values of the members that others read, in their order.
@@ -193,7 +282,9 @@ base::KernelSignature fused_signature(const Graph& graph, std::span<const NodeId
 std::optional<FusedKernel> make_fused_kernel(Graph& graph, std::span<const NodeId> members) {
   const NodeId last = members.back();
   ComputedKernel kernel = Describer(graph, members, read_outside(graph, members)).take();
-  if (kernel.expression.tensors() > Expression::kMostTensors) return std::nullopt;
+  if (kernel.expression.tensors() > Expression::kMostTensors ||
+      kernel.expression.operations.size() > Expression::kMostOperations)
+    return std::nullopt;
   std::vector<ir::NewValue> results;
   for (const ValueId result : kernel.results) {
     const ir::Value& value = graph.value(result);
@@ -212,7 +303,7 @@ void take_the_place(Graph& graph, const FusedKernel& kernel, std::span<const Nod
   for (size_t i = 0; i < kernel.made.size(); ++i)
     graph.replace_all_uses(kernel.results[i], kernel.made[i]);
   for (auto member = members.rbegin(); member != members.rend(); ++member) {
-    const auto operands = graph.node(*member).operands;
+    const ir::ValueList operands = graph.node(*member).operands;
     graph.erase(*member);
     for (const ValueId operand : operands)
       if (graph.contains(graph.value(operand).producer)) erase_views(graph, operand);

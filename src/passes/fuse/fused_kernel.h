@@ -19,8 +19,9 @@ struct FusedKernel {
 // Puts a kernel that computes what the members do before the last of them; they stay. Its results
 // are the values that others than the members read. `members`: in program order, each is_fusible()
 // (elementwise_groups.h), of one shape, or a fusible_reduction() of such a value, or computes for
-// each row of that shape what reductions give for it; what they read is there before the last.
-// Nothing if it would have more tensors than a fused kernel can have.
+// each row of that shape what reductions give for it, or puts parts in place in that shape, with
+// makers of its parts (placed_parts.h); what they read is there before the last. Nothing if it
+// would have more tensors than a fused kernel can have.
 std::optional<FusedKernel> make_fused_kernel(ir::Graph& graph, std::span<const ir::NodeId> members);
 // The kernel that make_fused_kernel() would put there if others read these of the members' values,
 // in the members' order. Nothing is changed.

@@ -49,11 +49,54 @@ std::vector<int32_t> row_major(KernelBench& bench, const RandomExpression& draw,
   return made;
 }
 
+// Calls f(place in the whole operand, place in its memory or -1) for each element.
+template <typename F>
+void for_each_in_window(const Sizes& sizes, const RandomOperand& operand, size_t dim, F&& f) {
+  Sizes at(sizes.size());
+  for (int64_t place = 0;; ++place) {
+    int64_t offset = 0;
+    for (size_t d = 0; d < at.size(); ++d)
+      offset += (at[d] - (d == dim ? operand.window->begin : 0)) * operand.strides[d];
+    const bool is_in = at[dim] >= operand.window->begin && at[dim] < operand.window->end;
+    f(place, is_in ? offset : -1);
+    size_t d = at.size();
+    while (d > 0 && ++at[d - 1] == sizes[d - 1]) at[--d] = 0;
+    if (d == 0) return;
+  }
+}
+
+// What an operand with a window stands for: zeros with its elements among them.
+int32_t with_zeros(KernelBench& bench, const RandomExpression& draw, size_t operand, int32_t id) {
+  const RandomOperand& own = draw.operands[operand];
+  if (!own.window) return id;
+  Sizes sizes = own.sizes;
+  const size_t dim =
+      static_cast<size_t>(own.window->dim) + sizes.size() - draw.shape.size();  // its own
+  sizes[dim] = draw.shape[static_cast<size_t>(own.window->dim)];
+  const int32_t made = bench.tensor(own.dtype, sizes);
+  const auto size = base::byte_size(own.dtype);
+  for_each_in_window(sizes, own, dim, [&](int64_t place, int64_t offset) {
+    std::byte* to = bench.data<std::byte>(made) + place * size;
+    std::memset(to, 0, static_cast<size_t>(size));
+    if (offset >= 0)
+      std::memcpy(to, bench.data<std::byte>(id) + offset * size, static_cast<size_t>(size));
+  });
+  return made;
+}
+
+// The value of index_in.range.
+void fill_range(KernelBench& bench, int32_t id, const base::IndexRange& range, const Sizes& sizes) {
+  RandomOperand all{DType::Bool, sizes, Sizes(sizes.size(), 0), range};
+  for_each_in_window(
+      sizes, all, static_cast<size_t>(range.dim),
+      [&](int64_t place, int64_t offset) { bench.data<uint8_t>(id)[place] = offset >= 0 ? 1 : 0; });
+}
+
 // How many of the seeds' expressions were compared.
-int compare_with_operations(uint32_t seeds, Ends ends) {
+int compare_with_operations(uint32_t seeds, Ends ends, Ranges ranges = Ranges::None) {
   int compared = 0;
   for (uint32_t seed = 0; seed < seeds; ++seed) {
-    RandomExpression draw(seed, ends);
+    RandomExpression draw(seed, ends, ranges);
     if (draw.expression.tensors() > Expression::kMostTensors) continue;
     const std::string body = draw.expression.text();
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + body);
@@ -62,16 +105,22 @@ int compare_with_operations(uint32_t seeds, Ends ends) {
     if (!parsed.ok()) break;
     EXPECT_EQ(*parsed, draw.expression);
     KernelBench bench;
-    std::vector<int32_t> operands, values, results;
+    std::vector<int32_t> operands, padded, values, results;
     for (const RandomOperand& operand : draw.operands) {
       operands.push_back(bench.tensor(operand.dtype, operand.sizes, operand.strides));
       fill(bench, operands.back(), operand.dtype, draw);
+      padded.push_back(with_zeros(bench, draw, padded.size(), operands.back()));
     }
     const std::vector<int32_t> whole =
-        ends == Ends::Elementwise ? operands : row_major(bench, draw, operands);
+        ends == Ends::Elementwise ? padded : row_major(bench, draw, padded);
     for (const ExpressionOperation& operation : draw.expression.operations) {
       const int32_t value = bench.tensor(operation.dtype, draw.sizes_of(values.size()));
-      const auto& from = base::is_reduction(operation.overload) ? whole : operands;
+      if (const auto range = base::index_range(operation)) {
+        fill_range(bench, value, *range, draw.shape);
+        values.push_back(value);
+        continue;
+      }
+      const auto& from = base::is_reduction(operation.overload) ? whole : padded;
       const base::Status ran = run_native(bench, apart(operation, from, values, value));
       EXPECT_TRUE(ran.ok()) << ran.to_string();
       values.push_back(value);
@@ -107,6 +156,11 @@ TEST(FusedKernel, GivesTheBitsOfOperationsThatReadRowValues) {
   EXPECT_GT(compare_with_operations(seeds, Ends::ReadsRows), static_cast<int>(seeds / 10 * 8));
 }
 
+TEST(FusedKernel, GivesTheBitsOfItsOperationsOnZerosAroundWindows) {
+  EXPECT_GT(compare_with_operations(1500, Ends::Elementwise, Ranges::Some), 1250);
+  EXPECT_GT(compare_with_operations(500, Ends::WithReductions, Ranges::Some), 450);
+}
+
 // So the table of the compiler and the kernels of the runtime agree.
 TEST(FusedKernel, KnowsEveryElementwiseOperator) {
   for (const ir::NativeOp& op : ir::native_ops()) {
@@ -140,6 +194,12 @@ TEST(FusedKernel, RefusesWhatDoesNotFit) {
   EXPECT_EQ(code(body, {x}, {half}), "DC6130");
   EXPECT_EQ(code(body, {other}, {y}), "DC6130");
   EXPECT_EQ(code(body, {dimless}, {dimless}), "DC6130");
+  const std::string window = "a0=window(dim=0,begin=1,end=4);" + body;
+  EXPECT_EQ(code(window, {other}, {y}), "");
+  EXPECT_EQ(code(window, {y}, {x}), "DC6130");                                        // of 4
+  EXPECT_EQ(code("a0=window(dim=0,begin=2,end=5);" + body, {other}, {y}), "DC6130");  // beyond
+  EXPECT_EQ(code("a0=window(dim=1,begin=0,end=3);" + body, {other}, {y}), "DC6130");
+  EXPECT_EQ(code("a0=window(dim=0,begin=-1,end=2);" + body, {other}, {y}), "DC1401");
   EXPECT_EQ(code(body, {x}, {overlapping}), "DC6130");
   EXPECT_EQ(code("t0:f32=mm.default(self=a0,mat2=a0);->t0", {x}, {y}), "DC6131");
   EXPECT_EQ(code("t0:f32=add.Tensor(self=a0);->t0", {x}, {y}), "DC6130");

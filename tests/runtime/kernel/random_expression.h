@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cmath>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -45,6 +46,7 @@ inline ExpressionArgument word(const std::string& name, const std::string& value
 struct RandomOperand {
   DType dtype = DType::F32;
   Sizes sizes, strides;
+  std::optional<base::IndexRange> window = std::nullopt;
 };
 
 inline ExpressionArgument integers(const std::string& name, Sizes values) {
@@ -57,10 +59,15 @@ inline ExpressionArgument integers(const std::string& name, Sizes values) {
 // Whether an expression ends with reductions, or has some that operations read.
 enum class Ends : uint8_t { Elementwise, WithReductions, ReadsRows };
 
+// Whether some operands have windows, and values tell where an element lies.
+enum class Ranges : uint8_t { None, Some };
+
 // An expression of up to 12 operations, whose operands are of any element types.
 class RandomExpression {
  public:
-  explicit RandomExpression(uint32_t seed, Ends ends = Ends::Elementwise) : random_(seed) {
+  explicit RandomExpression(uint32_t seed, Ends ends = Ends::Elementwise,
+                            Ranges ranges = Ranges::None)
+      : random_(seed), ranges_(ranges) {
     shape = one_of<Sizes>({{5}, {1500}, {3, 7}, {4, 64}, {2, 3, 5}, {9, 300}, {2, 1, 700}, {1}});
     if (ends != Ends::Elementwise && below(2) == 0)
       shape = one_of<Sizes>({{200, 3},
@@ -80,6 +87,7 @@ class RandomExpression {
       if (shape.back() == 1) shape.back() = 3;
       keeps_dims_ = true;
     }
+    if (ranges_ == Ranges::Some) range_dim_ = below(shape.size());
     for (size_t i = 1 + below(4); i > 0; --i) operands.push_back(operand());
     for (size_t i = 1 + below(12); i > 0 || expression.operations.empty(); i -= i > 0 ? 1 : 0)
       add();
@@ -129,8 +137,29 @@ class RandomExpression {
       if (below(4) == 0) size = 1;
     if (below(6) == 0) made.sizes.erase(made.sizes.begin());
     if (below(8) == 0) made.sizes.clear();
+    if (ranges_ == Ranges::Some && below(2) == 0) add_window(made);
     made.strides = strides_of(made.sizes);
     return made;
+  }
+
+  // Often halves.
+  base::IndexRange range() {
+    const int64_t size = shape[range_dim_], half = size / 2;
+    base::IndexRange made{static_cast<int64_t>(range_dim_), 0, size};
+    if (below(3) == 0)
+      made.begin = static_cast<int64_t>(below(static_cast<size_t>(size)));
+    else if (below(2) == 0)
+      made.begin = half;
+    const auto most = static_cast<size_t>(size - made.begin);
+    if (below(3) == 0) made.end = made.begin + 1 + static_cast<int64_t>(below(most));
+    if (made.begin == 0 && half > 0 && below(2) == 0) made.end = half;
+    return made;
+  }
+  void add_window(RandomOperand& operand) {
+    const size_t missing = shape.size() - std::min(operand.sizes.size(), shape.size());
+    if (range_dim_ < missing) return;
+    operand.window = range();
+    operand.sizes[range_dim_ - missing] = operand.window->end - operand.window->begin;
   }
 
   // Dims in another order in memory, or with gaps.
@@ -164,7 +193,20 @@ class RandomExpression {
     return value(dtype, "_to_copy.default", {tensor("self", from.is_value, from.index)});
   }
 
+  void add_range() {
+    const base::IndexRange made = range();
+    std::vector<ExpressionArgument> arguments;
+    for (const auto& [name, integer] : std::initializer_list<std::pair<const char*, int64_t>>{
+             {"dim", made.dim}, {"begin", made.begin}, {"end", made.end}}) {
+      arguments.push_back(number(name, 0));
+      arguments.back().kind = ExpressionArgumentKind::Int;
+      arguments.back().integer = integer;
+    }
+    value(DType::Bool, "index_in.range", std::move(arguments));
+  }
+
   void add() {
+    if (ranges_ == Ranges::Some && below(5) == 0) return add_range();
     const Ref x = any();
     const auto self = tensor("self", x.is_value, x.index);
     if (!base::is_floating(x.dtype)) {
@@ -318,11 +360,14 @@ class RandomExpression {
     }
     bool is_known = false;  // the shape, by a result that is no reduction's
     for (size_t i = 0; i < read.size(); ++i) {
-      if (read[i] && below(5) != 0) continue;
+      const bool says_shape = i == 0 && operands.empty();
+      if (read[i] && !says_shape && below(5) != 0) continue;
       expression.results.push_back(i);
       is_known = is_known || !expression.is_row_value(i);
     }
-    if (!is_known) operands[0].sizes = shape, operands[0].strides = strides_of(shape);
+    if (!is_known && !operands.empty()) operands[0] = {operands[0].dtype, shape, strides_of(shape)};
+    for (size_t i = 0; i < operands.size(); ++i)
+      if (operands[i].window) expression.windows.emplace(i, *operands[i].window);
     for (const size_t i : expression.results) {
       result_sizes.push_back(sizes_of(i));
       result_strides.push_back(strides_of(result_sizes.back()));
@@ -330,6 +375,8 @@ class RandomExpression {
   }
 
   std::mt19937 random_;
+  Ranges ranges_ = Ranges::None;
+  size_t range_dim_ = 0;
   bool keeps_dims_ = false;  // of row values
   Sizes row_dims_;           // that are folded, where row values are read
 };

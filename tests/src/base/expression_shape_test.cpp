@@ -90,6 +90,29 @@ TEST(ExpressionShape, OfRowValuesFoldsTrailingDims) {
   EXPECT_FALSE(shape(norm("2"), {{2, 3, 4}, {3, 1}}, {{2, 3, 1}, {2, 3, 1}}));
 }
 
+TEST(ExpressionShape, OfAnOperandWithAWindowHasTheIndicesOfIt) {
+  const std::string text =
+      "a1=window(dim=1,begin=2,end=5);t0:f32=mul.Tensor(self=a0,other=a1);->t0";
+  const auto whole = shape(text, {{4, 6}, {4, 3}}, {{4, 6}});
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(whole_sizes(*Expression::parse(text), 1, Sizes({4, 3}), *whole), Sizes({4, 6}));
+  EXPECT_EQ(whole_sizes(*Expression::parse(text), 1, Sizes({3}), *whole), Sizes({6}));
+  EXPECT_EQ(whole_sizes(*Expression::parse(text), 0, Sizes({4, 1}), *whole), Sizes({4, 1}));
+  EXPECT_TRUE(shape(text, {{4, 6}, {1, 3}}, {{4, 6}}));
+  EXPECT_TRUE(shape(text, {{4, 6}, {3}}, {{4, 6}}));
+  for (const Sizes& wrong : std::vector<Sizes>{{4, 6}, {4, 1}, {4, 2}, {3, 3}, {}, {1, 4, 3}})
+    EXPECT_FALSE(shape(text, {{4, 6}, wrong}, {{4, 6}}));
+  EXPECT_FALSE(shape(text, {{4, 4}, {4, 3}}, {{4, 4}}));  // the window ends beyond the dim
+  EXPECT_FALSE(shape(text, {{6}, {3}}, {{6}}));           // there is no such dim
+  const std::string sums = "a1=window(dim=1,begin=2,end=5);" + sum("1");
+  EXPECT_EQ(shape(sums, {{4, 6}, {4, 3}}, {{4}})->elements, Sizes({4, 6}));
+  EXPECT_FALSE(shape(sums, {{4, 1}, {4, 3}}, {{4}}));
+  const std::string range = "t0:bool=index_in.range(dim=1,begin=0,end=6);->t0";
+  EXPECT_TRUE(shape(range, {}, {{4, 6}}));
+  EXPECT_FALSE(shape(range, {}, {{4, 5}}));
+  EXPECT_FALSE(shape(range, {}, {{6}}));
+}
+
 TEST(ExpressionShape, StridesOfReducedAreZeroAlongFoldedDims) {
   const auto columns = shape(sum("0"), {{2, 3, 1, 4}, {1}}, {{3, 4}});
   ASSERT_TRUE(columns);

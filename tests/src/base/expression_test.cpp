@@ -21,6 +21,10 @@ constexpr const char* kGood[] = {
     "t0:f32=amax.default(self=a0,dim=[1]);t1:f32=sub.Tensor(self=a0,other=t0);->t1,t0",
     ("t0:f32=mean.dim(self=a0,dim=[1]);t1:f32.row=rsqrt.default(self=t0);"
      "t2:f32.row=mul.Tensor(self=t1,other=a1);t3:f32=mul.Tensor(self=a0,other=t2);->t2,t3"),
+    "a0=window(dim=3,begin=0,end=32);t0:f32=neg.default(self=a0);->t0",
+    "a1=window(dim=1,begin=2,end=3);a2=window(dim=1,begin=0,end=2);t0:f32=neg.default(self=a1);"
+    "t1:bool=index_in.range(dim=1,begin=2,end=3);t2:f32=where.self(condition=t1,self=t0,other=a2);"
+    "t3:f32=mul.Tensor(self=t2,other=a0);->t3",
 };
 
 TEST(Expression, PrintsWhatItRead) {
@@ -77,6 +81,9 @@ TEST(Expression, RefusesWhatIsMalformed) {
       text += "t" + std::to_string(i) + ":f32=mul.Tensor(self=t" + std::to_string(i - 1) +
               ",other=a" + std::to_string(i) + ");";
     return text + "->t14";
+  };
+  const auto window = [](const std::string& operand, const std::string& range) {
+    return operand + "=window(dim=" + range + ");t0:f32=neg.default(self=a0);->t0";
   };
   std::string long_one;
   for (int i = 0; i < 65; ++i) {
@@ -139,6 +146,30 @@ TEST(Expression, RefusesWhatIsMalformed) {
       {"t0:f32=amax.default(self=a0,dim=[0,]);->t0", "an integer"},
       {"t0:f32=amax.default(self=a0,dim=[1.5]);->t0", "an integer"},
       {five(), "more than 4 reductions"},
+      {window("a0", "0,begin=0,end=0"), "no indices are in the range (dim=0,begin=0,end=0)"},
+      {window("a0", "0,begin=3,end=2"), "no indices are in the range"},
+      {window("a0", "0,begin=-1,end=2"), "no indices are in the range"},
+      {window("a0", "-1,begin=0,end=2"), "no indices are in the range"},
+      {window("a0", "64,begin=0,end=2"), "no indices are in the range"},
+      {window("a0", "0,begin=0,end=99999999999999999999"), "an integer"},
+      {window("a0", "0,begin=0,end=1.5"), "');'"},
+      {window("a0", "0,begin=0"), "',end='"},
+      {window("a0", "zero,begin=0,end=2"), "an integer"},
+      {window("a1", "0,begin=0,end=2"), "a1 has a window and is never read"},
+      {window("a16", "0,begin=0,end=2"), "no operand that can have a window"},
+      {window("a", "0,begin=0,end=2"), "no operand that can have a window"},
+      {"a0=window(dim=0,begin=0,end=2);" + window("a0", "0,begin=0,end=2"), "order"},
+      {"a0=window(dim=0,begin=0,end=2);a1=window(dim=1,begin=0,end=2);"
+       "t0:f32=mul.Tensor(self=a0,other=a1);->t0",
+       "different dims"},
+      {"a0=window(dim=0,begin=0,end=2);t0:bool=index_in.range(dim=1,begin=0,end=2);"
+       "t1:f32=neg.default(self=a0);->t0,t1",
+       "different dims"},
+      {"t0:bool=index_in.range(dim=0,begin=0);->t0", "the arguments of index_in.range"},
+      {"t0:bool=index_in.range(dim=0,end=2,begin=0);->t0", "the arguments of index_in.range"},
+      {"t0:bool=index_in.range(dim=0,begin=0,end=a0);->t0", "the arguments of index_in.range"},
+      {"t0:bool=index_in.range(dim=0,begin=2,end=1);->t0", "no indices are in the range"},
+      {"t0:f32=index_in.range(dim=0,begin=0,end=1);->t0", "must be bool"},
   };
   for (const auto& [text, problem] : bad) {
     const Result<Expression> read = Expression::parse(text);

@@ -21,12 +21,15 @@ base::Result<base::Expression> read_expression(Call& call);
 std::vector<std::string> fused_operands(const base::Expression& expression);
 
 // The tensors of an instruction that does what an expression says: results of one shape, and
-// operands that are broadcast to it. Iterations are over the results, then the operands.
+// operands that are broadcast to it. Iterations are over the results, then the operands, then, if
+// the expression has ranges of indices, a tensor whose offset is the index along their dim.
 struct ExpressionTensors {
   std::vector<BoundTensor> results, operands;
   base::ExpressionShape shape;
   Iteration iteration;      // without reductions
   Iteration across, along;  // with reductions: over dims of rows and of columns, in their order
+
+  size_t index_tensor() const { return results.size() + operands.size(); }
 };
 // `operands`: the names of the arguments that the expression's operands are. The call refuses
 // tensors that do not belong together; what is returned is of use only if it did not.

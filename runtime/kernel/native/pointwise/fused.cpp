@@ -44,11 +44,15 @@ class Maker {
   base::Result<std::unique_ptr<FusedKernel>> run(ExpressionTensors tensors) {
     bind(std::move(tensors));
     shape_blocks();
+    add_index();
     for (size_t i = 0; i < operands_.size(); ++i) add_operand(i);
     DC_ASSIGN_OR_RETURN(fused_->operations, Operations::of(expression_, operands_, true));
     for (size_t i = 0; i < fused_->operations.size(); ++i) {
       const bool folds = base::is_reduction(expression_.operations[i].overload);
-      folds ? add_reduction(i) : add(i);
+      if (const auto range = base::index_range(expression_.operations[i]))
+        add_range(*range, i);
+      else
+        folds ? add_reduction(i) : add(i);
     }
     allocate();
     return std::move(fused_);
@@ -58,6 +62,7 @@ class Maker {
   void bind(ExpressionTensors tensors) {
     operands_ = std::move(tensors.operands);
     results_ = std::move(tensors.results);
+    elements_ = tensors.shape.elements;
     fused_->iteration = std::move(tensors.iteration);
     if (tensors.shape.folded.empty()) return;
     auto reduction = std::make_unique<FusedReduction>();
@@ -91,6 +96,13 @@ class Maker {
     }
     const int64_t blocks = (row + kLoopLanes - 1) / kLoopLanes;  // of equal lengths
     fused_->length = std::min(row, ((row + blocks - 1) / blocks + 15) / 16 * 16);
+  }
+
+  size_t index_tensor() const { return results_.size() + operands_.size(); }
+  void add_index() {
+    const size_t number = index_tensor();
+    if (expression_.window_dim())
+      fused_->index = {nullptr, number, 0, 1, inner_stride(number), outer_stride(number)};
   }
 
   Side side_of(const BoundTensor& tensor, size_t number, size_t slot) const {
@@ -127,11 +139,38 @@ class Maker {
     const BoundTensor& tensor = operands_[index];
     const size_t number = results_.size() + index, slot = new_slot();
     operand_slots_.push_back(slot);
-    if (is_dense(number) && is_lane(tensor.dtype)) {
+    const auto window = expression_.windows.find(index);
+    if (window != expression_.windows.end()) {
+      fused_->loads.push_back(windowed(move_of(tensor, number, slot), window->second, index));
+    } else if (is_dense(number) && is_lane(tensor.dtype)) {
       fused_->in_place.push_back(side_of(tensor, number, slot));
     } else {
       fused_->loads.push_back(move_of(tensor, number, slot));
     }
+  }
+
+  Move windowed(Move move, const base::IndexRange& range, size_t operand) const {
+    const BoundTensor& tensor = operands_[operand];
+    const size_t dim =
+        static_cast<size_t>(range.dim) + tensor.sizes.size() - elements_.size();  // its own
+    move.window = {range.begin, range.end, tensor.strides[dim] * move.side.element};
+    // It changes with the index too.
+    if (fused_->index.stride != 0) move.when = Move::When::EachBlock;
+    if (fused_->index.step != 0) move.when = std::min(move.when, Move::When::EachRow);
+    return move;
+  }
+
+  // As a tensor of the kernel's own, of one byte for each index.
+  void add_range(const base::IndexRange& range, size_t value) {
+    std::vector<std::byte>& mask =
+        fused_->masks.emplace_back(elements_[static_cast<size_t>(range.dim)]);
+    std::fill(mask.begin() + range.begin, mask.begin() + range.end, std::byte{1});
+    const BoundTensor tensor{mask.data(), DType::Bool, {}, {}};
+    size_t slot = new_slot();
+    fused_->loads.push_back(move_of(tensor, index_tensor(), slot));
+    if (std::ranges::count(expression_.results, value) != 0)
+      slot = append({copy_lanes<uint8_t>, nullptr, 0, {slot}});
+    value_slots_.push_back(add_value(slot, Lane::Bool, value));
   }
 
   // The slot of a value, made from the lanes that its operation returns. A result without gaps is
@@ -288,6 +327,7 @@ class Maker {
   Call& call_;
   const Expression& expression_;
   std::vector<BoundTensor> operands_, results_;
+  std::vector<int64_t> elements_;  // the shape of values
   std::vector<size_t> operand_slots_, value_slots_;
   size_t slots_ = 0;
   std::unique_ptr<FusedKernel> fused_ = std::make_unique<FusedKernel>();

@@ -1,6 +1,7 @@
 #include "runtime/kernel/native/pointwise/fused_kernel.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace dc::runtime::kernel::native {
 namespace {
@@ -74,6 +75,7 @@ void FusedKernel::run(Block& block) const {
     if (move.when <= block.when) read(move, *at, block);
     *at++ += length * move.side.stride;
   }
+  block.index += length * index.stride;
   const int64_t n = block.rows * block.length;
   for (const Step& step : steps) {
     const void* in[kMostOperands] = {block.slots[step.in[0]], block.slots[step.in[1]],
@@ -92,10 +94,38 @@ void FusedKernel::read(const Move& move, const std::byte* from, const Block& blo
   const int64_t n = move.when == Move::When::EachBlock ? block.length : length;
   const int64_t rows = move.when == Move::When::EachPlane ? rows_at_once : block.rows;
   std::byte* to = block.slots[move.side.slot];
+  move.window ? read_window(move, to, from, block, rows, n) : read_rows(move, to, n, from, rows, n);
+}
+// Of each row `count` lanes, in rows of n.
+void FusedKernel::read_rows(const Move& move, std::byte* to, int64_t n, const std::byte* from,
+                            int64_t rows, int64_t count) {
   if (move.copy != nullptr)
-    return move.copy(to, n * move.lane_bytes, from, move.side.step, rows, n);
+    return move.copy(to, n * move.lane_bytes, from, move.side.step, rows, count);
   for (int64_t row = 0; row < rows; ++row, from += move.side.step, to += n * move.lane_bytes)
-    move.load(to, from, move.stride, n);
+    move.load(to, from, move.stride, count);
+}
+// Zeros, and what the window has among them.
+void FusedKernel::read_window(const Move& move, std::byte* to, const std::byte* from,
+                              const Block& block, int64_t rows, int64_t n) const {
+  const Move::Window& window = *move.window;
+  std::memset(to, 0, static_cast<size_t>(rows * n * move.lane_bytes));
+  from -= window.begin * window.stride;
+  if (index.stride != 0) {  // a part of each row
+    const int64_t begin = std::clamp<int64_t>(window.begin - block.index, 0, n);
+    const int64_t end = std::clamp<int64_t>(window.end - block.index, begin, n);
+    to += begin * move.lane_bytes;
+    from += begin * move.side.stride;
+    if (begin < end) read_rows(move, to, n, from, rows, end - begin);
+    return;
+  }
+  const auto row_of = [&](int64_t at) {  // some rows; all or none where the index is one for all
+    return index.step == 0 ? (at <= block.index ? 0 : rows)
+                           : std::clamp<int64_t>(at - block.index, 0, rows);
+  };
+  const int64_t begin = row_of(window.begin), end = row_of(window.end);
+  if (begin < end)
+    read_rows(move, to + begin * n * move.lane_bytes, n, from + begin * move.side.step, end - begin,
+              n);
 }
 void FusedKernel::write(const Move& move, std::byte* to, const Block& block) const {
   const std::byte* from = block.slots[move.side.slot];

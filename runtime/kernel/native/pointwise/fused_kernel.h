@@ -9,6 +9,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -43,6 +44,12 @@ class FusedKernel : public Kernel {
     LoadLanes load = nullptr;
     StoreLanes store = nullptr;
     int64_t lane_bytes = 0;
+    // Of an operand with a window: the index of its first element, and the one after its last; from
+    // an index to the next in bytes.
+    struct Window {
+      int64_t begin = 0, end = 0, stride = 0;
+    };
+    std::optional<Window> window = std::nullopt;
     // The block where an operand is read: each, the first of a row, the first of many rows.
     enum class When : uint8_t { EachBlock, EachRow, EachPlane } when = When::EachBlock;
   };
@@ -62,6 +69,8 @@ class FusedKernel : public Kernel {
   Iteration iteration;
   std::vector<Side> in_place;       // read or written where they are
   std::vector<Move> loads, stores;  // of the others
+  // The index along the dim of windows, in a type of one byte. Of loads with windows.
+  Side index;
   std::vector<Step> steps;
   std::vector<std::pair<size_t, size_t>> registers;        // slot, register
   std::vector<std::pair<size_t, const std::byte*>> fixed;  // slot, lanes of a number
@@ -72,7 +81,8 @@ class FusedKernel : public Kernel {
     alignas(64) std::array<std::byte, kRegisterBytes> lanes;
   };
   std::deque<Number> numbers;
-  int64_t rows_at_once = 1, length = 1;  // of a block, at most
+  std::deque<std::vector<std::byte>> masks;  // of ranges of indices: whether each is in it
+  int64_t rows_at_once = 1, length = 1;      // of a block, at most
 
   base::Status launch(device::Stream& stream) final;
   // On other elements of the tensors: from[t] behind those that it was made for. Tensors are the
@@ -80,7 +90,9 @@ class FusedKernel : public Kernel {
   virtual void run_from(device::Stream& stream, const Offsets& from) const;
 
  protected:
-  using Addresses = std::array<std::byte*, base::Expression::kMostTensors>;
+  // Of tensors, and of masks.
+  using Addresses =
+      std::array<std::byte*, base::Expression::kMostTensors + base::Expression::kMostOperations>;
   // Of element 0 of the sides.
   struct Bases {
     Addresses in_place, loads, stores;
@@ -92,6 +104,7 @@ class FusedKernel : public Kernel {
     std::array<std::byte*, kMostSlots> slots;
     Addresses loads, stores;  // of their first elements
     int64_t rows = 1, length = 0;
+    int64_t index = 0;  // of its first element
     Move::When when = Move::When::EachBlock;
   };
 
@@ -106,11 +119,16 @@ class FusedKernel : public Kernel {
       block.loads[i] = bases.loads[i] + offset(loads[i].side);
     for (size_t i = 0; i < stores.size(); ++i)
       block.stores[i] = bases.stores[i] + offset(stores[i].side);
+    block.index = offset(index);
   }
   void run(Block& block) const;
 
  private:
   void read(const Move& move, const std::byte* from, const Block& block) const;
+  static void read_rows(const Move& move, std::byte* to, int64_t n, const std::byte* from,
+                        int64_t rows, int64_t count);
+  void read_window(const Move& move, std::byte* to, const std::byte* from, const Block& block,
+                   int64_t rows, int64_t n) const;
   void write(const Move& move, std::byte* to, const Block& block) const;
 };
 

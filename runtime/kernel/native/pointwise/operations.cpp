@@ -119,7 +119,8 @@ base::Result<Operations> Operations::of(const Expression& expression,
   for (const ExpressionOperation& operation : expression.operations) add(operation.dtype, has_dims);
   described.slices.emplace_back();
   for (size_t i = 0; i < expression.operations.size(); ++i) {
-    if (base::is_reduction(expression.operations[i].overload)) {
+    if (base::is_reduction(expression.operations[i].overload) ||
+        base::index_range(expression.operations[i])) {
       made.kernels_.push_back(nullptr);
       continue;
     }
@@ -173,8 +174,17 @@ ExpressionTensors expression_tensors(Call& call, const Expression& expression,
                           ? base::strides_of_reduced(made.shape, result.sizes, result.strides)
                           : std::vector(result.strides.begin(), result.strides.end()));
   }
-  for (const BoundTensor& operand : made.operands)
-    strides.push_back(*broadcast_strides(operand, sizes));
+  for (size_t i = 0; i < made.operands.size(); ++i) {
+    BoundTensor whole = made.operands[i];
+    const std::vector<int64_t> whole_sizes =
+        base::whole_sizes(expression, i, whole.sizes, made.shape);
+    whole.sizes = whole_sizes;
+    strides.push_back(*broadcast_strides(whole, sizes));
+  }
+  if (const auto dim = expression.window_dim()) {
+    strides.emplace_back(sizes.size(), 0);
+    strides.back()[static_cast<size_t>(*dim)] = 1;
+  }
   if (made.shape.folded.empty()) {
     made.iteration = Iteration(sizes, strides);
   } else {

@@ -15,8 +15,9 @@ namespace dc::runtime::kernel::native {
 // expression's.
 class Operations {
  public:
-  // Reductions have none here (fused_fold.h). `operands`: of the expression. `has_dims`: whether
-  // its values have. Unsupported (81) for an operation that no element-wise kernel does.
+  // Reductions have none here (fused_fold.h), nor has index_in.range. `operands`: of the
+  // expression. `has_dims`: whether its values have. Unsupported (81) for an operation that no
+  // element-wise kernel does.
   static base::Result<Operations> of(const base::Expression& expression,
                                      std::span<const BoundTensor> operands, bool has_dims);
 

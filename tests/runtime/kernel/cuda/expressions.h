@@ -39,8 +39,9 @@ struct ExpressionCase {
 };
 
 // Nothing where it has too many tensors.
-inline std::unique_ptr<ExpressionCase> random_case(uint32_t seed, Ends ends = Ends::Elementwise) {
-  RandomExpression draw(seed, ends);
+inline std::unique_ptr<ExpressionCase> random_case(uint32_t seed, Ends ends = Ends::Elementwise,
+                                                   Ranges ranges = Ranges::None) {
+  RandomExpression draw(seed, ends, ranges);
   if (draw.expression.tensors() > Expression::kMostTensors) return nullptr;
   auto made = std::make_unique<ExpressionCase>();
   made->expression = draw.expression;

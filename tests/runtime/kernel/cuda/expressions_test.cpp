@@ -117,11 +117,60 @@ TEST(CudaExpressionOfTheDouble, RandomOnesOfF64GiveTheBitsOfTheCpu) {
   compare_random_ones(40, true);
 }
 
+TEST(CudaExpression, RandomOnesWithWindowsGiveTheBitsOfTheCpu) {
+  Batch batch;
+  for (uint32_t seed = 0; batch.size() < 160; ++seed)
+    if (auto one = random_case(seed, Ends::Elementwise, Ranges::Some);
+        one != nullptr && !has_f64(*one) && one->expression.window_dim())
+      batch.add(std::move(one));
+  batch.compare();
+}
+
+// A rotary embedding and its gradient, of halves that begin where a pack does and where none does.
+constexpr const char* kRotary =
+    "a2=window(dim=3,begin=0,end=HALF);a3=window(dim=3,begin=HALF,end=WHOLE);"
+    "t0:bf16=mul.Tensor(self=a0,other=a1);t1:bf16=neg.default(self=a2);"
+    "t2:bool=index_in.range(dim=3,begin=0,end=HALF);"
+    "t3:bf16=where.self(condition=t2,self=t1,other=a3);t4:bf16=mul.Tensor(self=t3,other=a4);"
+    "t5:bf16=add.Tensor(self=t0,other=t4);->t5";
+std::unique_ptr<ExpressionCase> rotary(int64_t whole) {
+  const auto with = [&](std::string text) {
+    for (const auto& [word, size] : {std::pair{"HALF", whole / 2}, std::pair{"WHOLE", whole}})
+      for (size_t at = 0; (at = text.find(word)) != std::string::npos;)
+        text.replace(at, std::string_view(word).size(), std::to_string(size));
+    return text;
+  };
+  auto made = std::make_unique<ExpressionCase>();
+  made->expression = *Expression::parse(with(kRotary));
+  KernelBench& bench = *made->bench;
+  const Sizes heads = {2, 3, 5, whole}, halves = {2, 3, 5, whole / 2};
+  const Sizes transposed = {15 * whole, whole, 3 * whole, 1};
+  RandomExpression draw(3);
+  const auto add = [&](const Sizes& sizes, const Sizes& strides) {
+    made->operands.push_back(bench.tensor(DType::BF16, sizes, strides));
+    fill(bench, made->operands.back(), DType::BF16, draw);
+  };
+  add(heads, transposed);
+  add({1, 1, 5, whole}, {5 * whole, 5 * whole, whole, 1});
+  add(halves, transposed);
+  add(halves, transposed);
+  add({1, 1, 5, whole}, {5 * whole, 5 * whole, whole, 1});
+  made->results = {bench.tensor(DType::BF16, heads)};
+  return made;
+}
+
+TEST(CudaExpression, ARotaryEmbeddingGivesTheBitsOfTheCpu) {
+  Batch batch;
+  for (const int64_t whole : {64, 24, 6, 128}) batch.add(rotary(whole));
+  batch.compare();
+}
+
 // Sums of the CPU are of f32 in part.
 TEST(CudaExpression, RandomReductionsGiveTheNumbersOfTheCpu) {
   int checked = 0;
-  for (uint32_t seed = 0; checked < 30; ++seed) {
-    const auto one = random_case(seed, Ends::WithReductions);
+  for (uint32_t seed = 0; checked < 40; ++seed) {
+    const auto one =
+        random_case(seed, Ends::WithReductions, checked < 30 ? Ranges::None : Ranges::Some);
     if (one == nullptr || has_f64(*one)) continue;
     SCOPED_TRACE("seed " + std::to_string(seed) + " " + one->expression.text());
     expect_near_cpu(*one->bench, one->instruction(), one->results, 2e-2);
@@ -367,6 +416,13 @@ TEST(CudaSource, CountsWith64BitsOnlyWhereItMust) {
   }
   EXPECT_THAT(text_of(small), ::testing::HasSubstr("for (uint32_t i"));
   EXPECT_THAT(text_of(large), ::testing::HasSubstr("for (int64_t i"));
+}
+
+TEST(CudaSource, TakesPacksWhereRangesAreOfWholePacks) {
+  using ::testing::HasSubstr;
+  EXPECT_THAT(text_of(*rotary(64)), HasSubstr("pack_a3 = cuda::load_pack_if<8>(in_32_64"));
+  EXPECT_THAT(text_of(*rotary(24)), HasSubstr("pack_a3 = cuda::load_pack_if<4>(in_12_24"));
+  EXPECT_THAT(text_of(*rotary(6)), Not(HasSubstr("load_pack")));
 }
 
 // As many elements as 16 bytes of the largest type have, where all lie so that this goes.

@@ -67,9 +67,12 @@ TEST_P(NvrtcCompiles, ExpressionsDrawnAtRandom) {
   ASSERT_TRUE(nvrtc.ok()) << nvrtc.status().to_string();
   Texts texts;
   const auto first = static_cast<uint32_t>(GetParam() * 100);  // each architecture has its own
-  for (uint32_t seed = first; seed < first + 40; ++seed)
-    for (const Ends ends : {Ends::Elementwise, Ends::WithReductions, Ends::ReadsRows})
-      if (const auto one = random_case(seed, ends)) texts.add(*one);
+  for (uint32_t seed = first; seed < first + 20; ++seed) {
+    for (const Ranges ranges : {Ranges::None, Ranges::Some})
+      for (const Ends ends : {Ends::Elementwise, Ends::WithReductions})
+        if (const auto one = random_case(seed, ends, ranges)) texts.add(*one);
+    if (const auto one = random_case(seed, Ends::ReadsRows)) texts.add(*one);
+  }
   const auto code = nvrtc->compile({"random", texts.text(), 0}, GetParam());
   EXPECT_TRUE(code.ok()) << code.status().to_string();
 }

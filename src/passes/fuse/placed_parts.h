@@ -1,0 +1,35 @@
+// Values that are put along a dim next to each other, as aten.cat does, or among zeros, as
+// aten.slice_backward does: what a fused kernel says with ranges of indices (base::Expression).
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "src/base/expression.h"
+#include "src/ir/graph.h"
+
+namespace dc::passes {
+
+struct PlacedPart {
+  ir::ValueId value;
+  base::IndexRange range;  // where its elements are in the result
+};
+// Of a native aten.cat of two to eight parts, or an aten.slice_backward of step 1: the parts, each
+// smaller than the result and of its element type. Empty for other nodes.
+std::vector<PlacedPart> placed_parts(const ir::Graph& graph, const ir::Node& node);
+
+// The element-wise operators of the node's phase that make its parts, each for one part and for
+// nothing else, in program order. They can be computed in the shape of the node's result, where
+// their values do not matter outside of the part's range. Its operands: what these and the node
+// read else.
+struct PartMakers {
+  std::vector<ir::NodeId> makers;
+  std::vector<ir::ValueId> operands;
+};
+PartMakers part_makers(const ir::Graph& graph, const ir::Node& node,
+                       const std::vector<PlacedPart>& parts);
+
+// The size of the value along a dim of values of `rank` dims; 1 where it has no such dim.
+int64_t size_along(const ir::TensorType& type, int64_t dim, size_t rank);
+
+}  // namespace dc::passes
