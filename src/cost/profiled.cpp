@@ -54,6 +54,7 @@ bool is_own(const KernelSignature& kernel) {
 ProfiledCost::ProfiledCost(const profile::Profile& profile, const CostModel& fallback,
                            std::shared_ptr<const FusedEstimator> fused)
     : device_is_host_(!profile.measurements.rates),
+      is_of_gpu_(profile.measurements.machine.device == base::DeviceKind::Cuda),
       fallback_(fallback),
       origin_("profile " + profile.digest) {
   const base::Measurements& measured = profile.measurements;
@@ -129,17 +130,42 @@ std::optional<Nanos> ProfiledCost::alone(const KernelSignature& kernel) const {
   return fused_->alone(*taken_apart);
 }
 
+ProfiledCost::Moving ProfiledCost::copying() const {
+  constexpr int64_t kBytes = 1 << 30;
+  const Nanos start = copy({0}, base::Space::Device, base::Space::Device).time;
+  const Nanos moving = copy({kBytes}, base::Space::Device, base::Space::Device).time - start;
+  return {start, static_cast<double>(kBytes) / static_cast<double>(std::max<int64_t>(moving.v, 1))};
+}
+
+ProfiledCost::Moving ProfiledCost::fastest_kernels() const {
+  std::optional<Moving> found;
+  for (const auto& [name, curve] : native_) {
+    if (name.first != base::Space::Device) continue;
+    for (const Point& point : curve) {
+      if (!found) found = Moving{{point.time_ns}, 0};
+      found->start.v = std::min(found->start.v, point.time_ns);
+      constexpr int64_t kLarge = int64_t{32} << 20;  // more than a cache keeps
+      if (point.bytes < kLarge) continue;
+      found->bytes_per_ns = std::max(found->bytes_per_ns,
+                                     static_cast<double>(point.bytes) /
+                                         static_cast<double>(std::max<int64_t>(point.time_ns, 1)));
+    }
+  }
+  return found && found->bytes_per_ns > 0 ? *found : copying();
+}
+
 std::optional<Estimate> ProfiledCost::closed_form(const FusedKernel& kernel) const {
   const bool is_known = std::ranges::any_of(kernel.operations, [](const FusedOperation& one) {
     return one.apart.source == Source::Measured;
   });
-  if (!is_known) return std::nullopt;
-  constexpr int64_t kBytes = 1 << 30;
-  const Nanos start = copy({0}, base::Space::Device, base::Space::Device).time;
-  const Nanos moving = copy({kBytes}, base::Space::Device, base::Space::Device).time - start;
-  const double rate =
-      static_cast<double>(kBytes) / static_cast<double>(std::max<int64_t>(moving.v, 1));
-  return Estimate{closed_form_time(kernel, start, rate), Source::ClosedForm};
+  if (!is_known && !is_of_gpu_) return std::nullopt;
+  if (is_of_gpu_) {  // computes while it moves
+    const Moving moving = fastest_kernels();
+    const auto bytes_ns = static_cast<int64_t>(kernel.bytes() / moving.bytes_per_ns);
+    return Estimate{moving.start + Nanos{bytes_ns}, Source::ClosedForm};
+  }
+  const Moving moving = copying();
+  return Estimate{closed_form_time(kernel, moving.start, moving.bytes_per_ns), Source::ClosedForm};
 }
 
 void ProfiledCost::add_during_compute(const base::DuringComputeMeasurement& row) {

@@ -45,6 +45,14 @@ class ProfiledCost final : public CostModel {
 
   // Of its operations apart; nothing if none of them was measured.
   std::optional<Estimate> closed_form(const FusedKernel& kernel) const;
+  // How fast kernels start and move bytes: as copies; on GPUs as the fastest kernel that was
+  // measured.
+  struct Moving {
+    base::Nanos start;
+    double bytes_per_ns = 0;
+  };
+  Moving copying() const;
+  Moving fastest_kernels() const;
   std::optional<FusedKernel> described(const base::KernelSignature& kernel) const;
 
   struct Row {
@@ -91,7 +99,8 @@ class ProfiledCost final : public CostModel {
   std::map<CollectiveKey, std::vector<DuringCompute>> during_;
   std::map<CollectiveKey, std::vector<Sharing>> together_;
   std::map<std::pair<base::Space, base::Space>, Curve> copies_;
-  bool device_is_host_;              // what was measured is a CPU
+  bool device_is_host_;  // what was measured is a CPU
+  bool is_of_gpu_;
   std::optional<FusedTimes> fused_;  // from the end of the constructor on
   const CostModel& fallback_;
   std::string origin_;

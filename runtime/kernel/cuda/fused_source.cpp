@@ -503,7 +503,7 @@ class Writer {
       kept[i] = is_packed(t) && has_rows && std::ranges::count_if(phases, reads) > 1;
       if (kept[i]) bytes += steps() * kChunk * base::byte_size(tensor(t).dtype);
     }
-    constexpr int64_t kMostBytes = 256, kMostSteps = 16;
+    constexpr int64_t kMostBytes = 384, kMostSteps = 16;
     if (bytes > kMostBytes || steps() > kMostSteps) kept.assign(kept.size(), false);
     return kept;
   }

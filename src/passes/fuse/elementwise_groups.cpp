@@ -273,7 +273,7 @@ class Grouping {
     if (fold != nullptr)
       for (const int64_t dim : fold->dims) row[static_cast<size_t>(dim)] = 1;
     const auto is_row = [&](std::span<const int64_t> shape) {
-      return fold != nullptr &&
+      return fold != nullptr && shape.size() <= row.size() &&
              std::ranges::equal(without_leading_ones(shape), without_leading_ones(row));
     };
     return std::ranges::all_of(members, [&](NodeId member) {

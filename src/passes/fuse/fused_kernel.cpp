@@ -56,7 +56,7 @@ class Describer {
     folded_ = reduction.dims;
   }
   // Whether the operation is computed once for each row: on row values and operands of that shape,
-  // for nobody who wants it for each element.
+  // and not a result with all elements.
   bool is_row(const Node& node, const base::ExpressionOperation& operation) const {
     if (folded_.empty()) return false;
     const ValueId value = node.results[0];
