@@ -285,7 +285,9 @@ class FusedDescription {
         return true;
       case ExpressionArgumentKind::Operand: {
         const TensorMeta& read = tensors_.inputs[number];
-        apart.add_tensor(read.dtype, read.shape, read.strides);
+        // With zeros around its window, as the kernel apart would read it.
+        apart.add_tensor(read.dtype, base::whole_sizes(expression_, number, read.shape, shape_),
+                         read.strides);
         made.read_bytes += made_.operands[number].bytes;
         made.streams += made_.is_stream(made_.operands[number]) ? 1 : 0;
         return true;

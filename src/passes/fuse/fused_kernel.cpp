@@ -203,9 +203,7 @@ class Describer {
     const auto range = range_of_.find(node.id);
     if (range == range_of_.end()) return tensor(value, std::nullopt);
     const size_t rank = graph_.value(node.results[0]).type.shape.size();
-    const int64_t size = size_along(graph_.value(value).type, range->second.dim, rank);
-    const bool is_one_for_all = size == 1 && range->second.end - range->second.begin != 1;
-    if (is_one_for_all || graph_.value(value).type.shape.empty())
+    if (!has_elements_along(graph_.value(value).type, range->second, rank))
       return tensor(value, std::nullopt);
     return tensor(value, range->second);
   }

@@ -122,9 +122,10 @@ PartMakers part_makers(const Graph& graph, const Node& node, const std::vector<P
   return MakerSearch(graph, node, parts).run();
 }
 
-int64_t size_along(const ir::TensorType& type, int64_t dim, size_t rank) {
-  const int64_t own = dim - static_cast<int64_t>(rank) + static_cast<int64_t>(type.shape.size());
-  return own < 0 ? 1 : type.shape[static_cast<size_t>(own)];
+bool has_elements_along(const ir::TensorType& operand, const IndexRange& range, size_t rank) {
+  const int64_t own =
+      range.dim - static_cast<int64_t>(rank) + static_cast<int64_t>(operand.shape.size());
+  return own >= 0 && operand.shape[static_cast<size_t>(own)] == range.end - range.begin;
 }
 
 }  // namespace dc::passes

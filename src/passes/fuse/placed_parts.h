@@ -29,7 +29,8 @@ struct PartMakers {
 PartMakers part_makers(const ir::Graph& graph, const ir::Node& node,
                        const std::vector<PlacedPart>& parts);
 
-// The size of the value along a dim of values of `rank` dims; 1 where it has no such dim.
-int64_t size_along(const ir::TensorType& type, int64_t dim, size_t rank);
+// Whether an operand of an operator whose values have `rank` dims and the indices of the range has
+// an element for each of these. Otherwise it has one for all.
+bool has_elements_along(const ir::TensorType& operand, const base::IndexRange& range, size_t rank);
 
 }  // namespace dc::passes

@@ -110,10 +110,10 @@ class Pushing {
       const ValueId part = graph_.node(slice).results[0];
       const IndexRange range = *slice_range(graph_, graph_.node(slice));
       ir::Builder builder(graph_, slice, graph_.node(id).origin, graph_.node(id).stream);
-      const size_t rank = graph_.value(part).type.shape.size();
+      const ir::Shape whole = graph_.value(graph_.node(id).results[0]).type.shape;
       ir::ValueList operands;
       for (const ValueId operand : graph_.node(id).operands)
-        operands.push_back(sliced(builder, operand, range, rank));
+        operands.push_back(sliced(builder, operand, range, whole));
       ir::TensorType type = graph_.value(part).type;
       type.offset = 0;
       type.strides =
@@ -130,10 +130,12 @@ class Pushing {
 
   // The operand for the part, itself where it has one element for all indices.
   ValueId sliced(const ir::Builder& builder, ValueId operand, const IndexRange& range,
-                 size_t rank) {
+                 const ir::Shape& shape) {
     const ir::Value& whole = graph_.value(operand);
-    if (size_along(whole.type, range.dim, rank) == 1) return operand;
-    const int64_t dim = range.dim + static_cast<int64_t>(whole.type.shape.size() - rank);
+    const IndexRange all{range.dim, 0, shape[static_cast<size_t>(range.dim)]};
+    if (!has_elements_along(whole.type, all, shape.size())) return operand;
+    const int64_t dim = range.dim + static_cast<int64_t>(whole.type.shape.size()) -
+                        static_cast<int64_t>(shape.size());
     ir::TensorType type = whole.type;
     type.offset += range.begin * type.strides[static_cast<size_t>(dim)];
     type.shape[static_cast<size_t>(dim)] = range.end - range.begin;

@@ -105,6 +105,22 @@ TEST(FusedKernel, SaysHowOperandsLie) {
   EXPECT_EQ(kernel->operands[4].bytes, 2);
 }
 
+TEST(FusedKernel, CountsTheBytesOfWindowsAlone) {
+  const auto kernel = described(
+      "f32[64,32](32,1) f32[64,8](32,1) body=\"a1=window(dim=1,begin=8,end=16);"
+      "t0:bool=index_in.range(dim=1,begin=0,end=8);t1:f32=add.Tensor(self=a0,other=a1);"
+      "t2:f32=where.self(condition=t0,self=t1,other=a0);->t2\" -> f32[64,32](32,1)");
+  ASSERT_TRUE(kernel);
+  EXPECT_EQ(kernel->elements, 2048);
+  EXPECT_EQ(kernel->rows, 64);  // the index changes from one to the next
+  EXPECT_EQ(kernel->bytes(), (2 + 0.25) * 8192);
+  EXPECT_EQ(kernel->operations[0].apart.time.v, 0);
+  EXPECT_EQ(kernel->operations[1].apart.time.v, 3000);
+  EXPECT_FALSE(
+      described("f32[64,32](32,1) f32[64,8](32,1) body=\"a1=window(dim=1,begin=28,end=36);"
+                "t0:f32=add.Tensor(self=a0,other=a1);->t0\" -> f32[64,32](32,1)"));
+}
+
 TEST(FusedKernel, RefusesWhatNoFusedKernelHas) {
   EXPECT_FALSE(describe_fused(KernelSignature("aten.mul.Tensor", Provider::Native), per_tensor));
   // No text; another number of operands; no such operator; shapes that do not broadcast; no dims.
