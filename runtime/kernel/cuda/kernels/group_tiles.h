@@ -56,6 +56,25 @@ struct Tiles<kDim, true> {
                                  (first + k * 16) * kPanelPitch));
   }
 
+  // sums = left right: 64 rows of the product from a panel, kTerms rows of it and of a tile's
+  // panel.
+  template <typename T, int kTerms>
+  static void multiply_terms(Sums<1, kPanelColumns / 8>& sums, SharedPlace left,
+                             SharedPlace right) {
+#pragma unroll
+    for (int k = 0; k < kTerms / 16; ++k)
+      begin_product_of_terms<T>(part(sums, 0), rows_at(left + k * 16 * kPanelPitch),
+                                rows_at(right + k * 16 * kPanelPitch), k > 0);
+  }
+  // A product's part of each warp, 16 rows, to 64 columns of a panel.
+  static void store(const uint32_t (&from)[4][1][4], SharedPlace rows) {
+    const int row = lane() % 16;
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+      store_matrices(rows + row * kPanelPitch + ((2 * k + lane() / 16) ^ (row % 8)) * 16,
+                     from[k][0]);
+  }
+
   // Around products that complete together: before the first one all registers that they use are
   // named, and again where they are waited for.
   template <typename... Registers>
