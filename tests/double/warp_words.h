@@ -115,6 +115,8 @@ inline void wait_for_copies() {
 // Four warps: each makes its own 16 rows.
 using MatrixPlace = const unsigned char*;
 inline MatrixPlace rows_at(SharedPlace place) { return place; }
+inline MatrixPlace further(MatrixPlace place, int bytes) { return place + bytes; }
+inline int same_in_warp(int number) { return number; }
 
 namespace warp_words {
 

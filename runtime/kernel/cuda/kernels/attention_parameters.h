@@ -80,7 +80,11 @@ constexpr TileShape query_shape(int dim, bool by_groups) {
                    : TileShape{8, 1, 64, 32, 1, true, false};
 }
 // Bytes of shared memory.
-constexpr int forward_bytes(int dim, TileShape shape) { return shape.bytes(dim, 1); }
+constexpr int forward_stages(TileShape shape) { return shape.by_groups ? 3 : 2; }
+constexpr int forward_bytes(int dim, TileShape shape) {
+  return shape.bytes(dim, 1) +
+         tile_pitch(dim, shape.by_groups) * (forward_stages(shape) - 2) * 2 * shape.others;
+}
 constexpr int query_bytes(int dim, TileShape shape) { return shape.bytes(dim, 2); }
 constexpr int key_bytes(int dim, TileShape shape) {
   return shape.bytes(dim, 2) + 2 * 2 * shape.others * static_cast<int>(sizeof(float));

@@ -201,7 +201,7 @@ inline void multiply_joint_tiles(const TensorAttentionBackward& parameters, cons
                 kStages = JointTiles<kDim>::kStages;
   using Own = Tiles<kDim, true>;
   const Attention& of = parameters.all.of;
-  const int four = warp() / 4;
+  const int four = own_four_warps();
   for (int chain = 0; chain < block.chains(); ++chain) {
     if (!block.has(chain)) continue;
     const int first = block.key_tile(chain) * kJointRows, own = first + warp() * 16,

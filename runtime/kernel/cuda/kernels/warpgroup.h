@@ -30,6 +30,14 @@ inline MatrixPlace rows_at(SharedPlace place) {
   return kExchanged | kBytesOf8Rows | kUnused | ((place & 0x3ffff) >> 4);
 }
 
+// From so many bytes further on, a multiple of 16.
+inline MatrixPlace further(MatrixPlace place, int bytes) {
+  constexpr uint64_t kHigh = ~uint64_t{0xffffffff};
+  return (place & kHigh) | static_cast<uint32_t>(static_cast<uint32_t>(place) + bytes / 16);
+}
+// What all threads of a warp have; the compiler does not know that they do.
+inline int same_in_warp(int number) { return __shfl_sync(0xffffffffu, number, 0); }
+
 #define DC_GROUP_SUMS                                                      \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
