@@ -13,6 +13,8 @@ extern "C" void gpu_double_barrier();           // of all threads of the block
 // Of the 32 threads of a warp: the last one calls `all` with what each has given, by lane.
 extern "C" void gpu_double_together(void* own, void (*all)(void* const* lanes));
 extern "C" void gpu_double_meet_group();  // of the 128 threads of four warps
+// Of so many threads of the block, at one of 16 barriers; or the thread comes and goes on.
+extern "C" void gpu_double_meet(int barrier, unsigned threads, bool waits);
 // Copies into shared memory that are done when the thread waits for their group; from nowhere:
 // zeros.
 extern "C" void gpu_double_copy(void* to, const void* from, size_t bytes);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -399,6 +400,7 @@ class Block {
     for (size_t w = 0; w < warps_.size(); ++w)
       warps_[w] = {{std::min(kWarp, count - static_cast<unsigned>(w) * kWarp)}};
     std::ranges::fill(groups_, Barrier{kGroup});
+    named_ = {};
     std::ranges::fill(copies_, Copies());
     for (size_t t = 0; t < count; ++t) begin_thread(t);
     goes_on_ = true;
@@ -433,6 +435,17 @@ class Block {
     Barrier& group = groups_[now_ / kGroup];
     ++group.arrived;
     wait_at(group);
+  }
+  void meet(int which, unsigned threads, bool waits) {
+    Barrier& barrier = named_.at(static_cast<size_t>(which));
+    if (barrier.arrived > 0 && barrier.threads != threads)
+      fail("the threads that meet at a barrier differ in how many they are");
+    barrier.threads = threads;
+    ++barrier.arrived;
+    if (waits)
+      wait_at(barrier);
+    else
+      barrier.open_if_full();
   }
   Copies& copies() { return copies_[now_]; }
 
@@ -495,6 +508,7 @@ class Block {
   Barrier block_;
   std::vector<Warp> warps_;
   std::vector<Barrier> groups_;
+  std::array<Barrier, 16> named_;
   std::vector<Copies> copies_;
   std::unique_ptr<char[]> stacks_;
 };
@@ -528,6 +542,9 @@ extern "C" void gpu_double_together(void* own, void (*all)(void* const* lanes)) 
   dc::gpu_double::block_now->together(own, all);
 }
 extern "C" void gpu_double_meet_group() { dc::gpu_double::block_now->meet_group(); }
+extern "C" void gpu_double_meet(int barrier, unsigned threads, bool waits) {
+  dc::gpu_double::block_now->meet(barrier, threads, waits);
+}
 extern "C" void gpu_double_copy(void* to, const void* from, size_t bytes) {
   dc::gpu_double::block_now->copies().begun.push_back({to, from, bytes});
 }

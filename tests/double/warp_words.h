@@ -5,6 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <vector>
 
 #include "runtime/kernel/scalar/elements.h"
@@ -112,6 +115,8 @@ inline void wait_for_copies() {
 // Four warps: each makes its own 16 rows.
 using MatrixPlace = const unsigned char*;
 inline MatrixPlace rows_at(SharedPlace place) { return place; }
+inline MatrixPlace further(MatrixPlace place, int bytes) { return place + bytes; }
+inline int same_in_warp(int number) { return number; }
 
 namespace warp_words {
 
@@ -129,6 +134,7 @@ struct GroupProduct {
   uint32_t left[4];
   MatrixPlace left_rows, right;  // the former: in place of `left`
   bool adds, ends_group;
+  bool has_left_terms = false;  // left_rows has a row for each term
 };
 template <typename T>
 inline void multiply_group(void* const* lanes) {
@@ -138,13 +144,14 @@ inline void multiply_group(void* const* lanes) {
   float left[16][16], right[16][64];
   for (int k = 0; k < 16; ++k)
     for (int c = 0; c < 64; ++c)
-      right[k][c] =
-          any.left_rows != nullptr ? element<T>(any.right, c, k) : element<T>(any.right, k, c);
+      right[k][c] = any.left_rows != nullptr && !any.has_left_terms ? element<T>(any.right, c, k)
+                                                                    : element<T>(any.right, k, c);
   for (int t = 0; t < 32; ++t)
     for (int j = 0; j < 4; ++j)
       for (int i = 0; i < 2; ++i) {
         const int row = t / 4 + j % 2 * 8, column = t % 4 * 2 + j / 2 * 8 + i;
-        left[row][column] = any.left_rows != nullptr
+        left[row][column] = any.has_left_terms ? element<T>(any.left_rows, column, first_row + row)
+                            : any.left_rows != nullptr
                                 ? element<T>(any.left_rows, first_row + row, column)
                                 : half_of<T>(lane(t).left[j], i);
       }
@@ -180,6 +187,12 @@ inline void begin_product(float (&sums)[8][4], const uint32_t (&left)[4], Matrix
                                  true,
                                  false});
 }
+template <typename T>
+inline void begin_product_of_terms(float (&s)[8][4], MatrixPlace left, MatrixPlace right,
+                                   bool adds) {
+  warp_words::begun().push_back(
+      {warp_words::multiply_group<T>, s, {}, left, right, adds, false, true});
+}
 inline void begin_products() {}
 inline void end_products() { warp_words::begun().back().ends_group = true; }
 template <int kLeft>
@@ -198,5 +211,60 @@ inline void wait_for_products() {
 template <typename Registers>
 inline void hold(Registers&) {}
 inline void show_copies() {}
+
+namespace warp_words {
+
+struct Stored {
+  unsigned char* row;
+  const uint32_t* elements;
+};
+inline void store_all(void* const* lanes) {
+  const auto lane = [&](int i) -> Stored& { return *static_cast<Stored*>(lanes[i]); };
+  for (int t = 0; t < 32; ++t)
+    for (int matrix = 0; matrix < 4; ++matrix)
+      std::memcpy(lane(matrix * 8 + t / 4).row + t % 4 * 4, &lane(t).elements[matrix], 4);
+}
+
+}  // namespace warp_words
+
+inline void store_matrices(SharedPlace row, const uint32_t (&from)[4]) {
+  warp_words::Stored own{row, from};
+  gpu_double_together(&own, warp_words::store_all);
+}
+template <int kRegisters>
+inline void give_registers() {}
+template <int kRegisters>
+inline void take_registers() {}
+inline void meet_warp() {
+  gpu_double_together(nullptr, [](void* const*) {});
+}
+template <int kThreads>
+inline void meet(int barrier) {
+  gpu_double_meet(barrier, kThreads, true);
+}
+template <int kThreads>
+inline void come(int barrier) {
+  gpu_double_meet(barrier, kThreads, false);
+}
+// Blocks run one after the other.
+inline uint32_t take_number(uint32_t* next) { return (*next)++; }
+inline void wait_for_turn(const uint32_t* turn, uint32_t own) {
+  if (*turn == own) return;
+  std::fputs("the double of a GPU: a block waits for the turn of one that has not run\n", stderr);
+  std::abort();
+}
+inline void give_turn(uint32_t* turn, uint32_t next) { *turn = next; }
+inline void begin_write(float* to, SharedPlace from, int bytes) {
+  std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+inline void begin_add(float* to, SharedPlace from, int bytes) {
+  for (int i = 0; i < bytes / 4; ++i) to[i] += reinterpret_cast<const float*>(from)[i];
+}
+inline void wait_until_read() {}
+inline void wait_until_written() {}
+inline void order_copies() {}
+inline void store_4(SharedPlace to, const float (&numbers)[4]) {
+  std::memcpy(to, numbers, sizeof numbers);
+}
 
 }  // namespace dc::runtime::kernel::cuda

@@ -87,19 +87,26 @@ class AttentionMaker {
         header, parameters,
         std::string(function) + "<" + element_type(dtype_) + ", " + columns + ">");
   }
-  // The same on tensor cores.
+  // The same on tensor cores; for tiles of a shape.
   KernelSource tensor_source(const char* header, const char* parameters, const char* function,
-                             const char* shape_function, const TileShape& shape,
-                             int shared_bytes) const {
+                             const BlockShape& block,
+                             const std::string& more_arguments = "") const {
     const std::string columns = std::to_string(of_.dim);
     const bool has_mask = of_.mask.data != nullptr;
     return source_of(std::string("dc_") + function + "_" + std::string(base::name(dtype_)) + "_" +
                          columns + (has_mask ? "_masked" : ""),
                      header, parameters,
                      std::string(function) + "<" + element_type(dtype_) + ", " + columns + ", " +
-                         (has_mask ? "true" : "false") + ", " + shape_function + "(" + columns +
-                         ", " + (shape.by_groups ? "true" : "false") + ")>",
-                     {shape.threads(), shared_bytes, shape.blocks});
+                         (has_mask ? "true" : "false") + more_arguments + ">",
+                     block);
+  }
+  KernelSource tensor_source(const char* header, const char* parameters, const char* function,
+                             const char* shape_function, const TileShape& shape,
+                             int shared_bytes) const {
+    return tensor_source(header, parameters, function,
+                         {shape.threads(), shared_bytes, shape.blocks},
+                         std::string(", ") + shape_function + "(" + std::to_string(of_.dim) + ", " +
+                             (shape.by_groups ? "true" : "false") + ")");
   }
   DType dtype() const { return dtype_; }
 
@@ -182,54 +189,129 @@ int groups_of(const Attention& of, const TileShape& shape) {
     ++groups;
   return static_cast<int>(groups);
 }
-
-Made tensor_backward_kernel(Workshop& workshop, const AttentionMaker& maker,
-                            const AttentionBackward& all, int32_t stream) {
-  const Attention& of = all.of;
-  const int dim = static_cast<int>(of.dim);
-  const bool by_groups = are_for_groups(dim, workshop.architecture());
-  const TileShape keys = key_shape(dim, by_groups), queries = query_shape(dim, by_groups);
-  const int64_t key_heads = of.heads / of.heads_per_key;
-  TensorAttentionBackward parameters{all, 0, nullptr, groups_of(of, keys), nullptr, nullptr};
-  parameters.padded_queries = static_cast<int>(base::round_up(of.queries, int64_t{kPaddedQueries}));
-  const int64_t sums = of.batch * of.heads * parameters.padded_queries,
-                part = parameters.groups == 1
-                           ? 0
-                           : parameters.groups * of.batch * key_heads * of.keys * of.dim;
-  DC_ASSIGN_OR_RETURN(
-      std::byte* const scratch,
-      workshop.scratch(stream, (2 * sums + 2 * part) * static_cast<int64_t>(sizeof(float))));
-  parameters.all.deltas = reinterpret_cast<float*>(scratch);
-  parameters.sums = parameters.all.deltas + sums;
-  parameters.of_key = parameters.sums + sums;
-  parameters.of_value = parameters.of_key + part;
-
-  std::vector<Launch> launches;
-  const auto add = [&](const KernelSource& source, unsigned blocks) -> base::Status {
-    DC_ASSIGN_OR_RETURN(Launch launch, workshop.launch(source, blocks, parameters));
-    launches.push_back(std::move(launch));
-    return {};
-  };
-  const char *header = "tensor_attention_backward.h", *type = "TensorAttentionBackward";
-  const auto plain = [&](const char* function) {
-    return source_for({maker.dtype()}, std::string("dc_") + function, header, type, function);
-  };
-  DC_RETURN_IF_ERROR(
-      add(plain("tensor_attention_deltas"), workshop.blocks_for(sums * kThreadsPerDelta)));
-  if (all.of_key.data != nullptr || all.of_value.data != nullptr) {
-    DC_RETURN_IF_ERROR(add(maker.tensor_source(header, type, "tensor_attention_key_gradients",
-                                               "key_shape", keys, key_bytes(dim, keys)),
-                           tensor_blocks(keys, of.keys, key_heads * parameters.groups * of.batch)));
-    if (parameters.groups > 1)
-      DC_RETURN_IF_ERROR(
-          add(plain("tensor_attention_key_sums"), workshop.blocks_for(part / parameters.groups)));
+// The same for blocks that own two tiles of keys and take a multiprocessor each: as few as leave
+// it the least heads.
+int joint_groups_of(const Attention& of, int64_t blocks) {
+  int64_t best = 1, least = std::numeric_limits<int64_t>::max();
+  for (int64_t groups = 1; groups <= of.heads_per_key; ++groups) {
+    if (of.heads_per_key % groups != 0) continue;
+    const int64_t heads = tiles_of(blocks * groups, kJointBlocks) * (of.heads_per_key / groups);
+    if (heads < least) best = groups;
+    least = std::min(least, heads);
   }
-  if (all.of_query.data != nullptr)
-    DC_RETURN_IF_ERROR(add(maker.tensor_source(header, type, "tensor_attention_query_gradients",
-                                               "query_shape", queries, query_bytes(dim, queries)),
-                           tensor_blocks(queries, of.queries, of.heads * of.batch)));
-  return workshop.kernel(std::move(launches));
+  return static_cast<int>(best);
 }
+
+// The kernels of the gradients, one after the other, on tensor cores.
+class TensorBackward {
+ public:
+  TensorBackward(Workshop& workshop, const AttentionMaker& maker, const AttentionBackward& all)
+      : workshop_(workshop), maker_(maker), of_(all.of), parameters_{all,     0,       nullptr, 1,
+                                                                     nullptr, nullptr, {}} {
+    parameters_.padded_queries =
+        static_cast<int>(base::round_up(of_.queries, int64_t{kPaddedQueries}));
+    if (is_joint()) {
+      JointGradients& joint = parameters_.joint;
+      joint.query_tiles = static_cast<int>(tiles_of(of_.queries, kJointRows));
+      joint.key_tiles = static_cast<int>(tiles_of(of_.keys, kJointRows));
+      const int64_t blocks =
+          JointGradients::blocks(joint.key_tiles, of_.is_causal) * key_heads() * of_.batch;
+      parameters_.groups = joint_groups_of(of_, blocks);
+      blocks_ = static_cast<unsigned>(blocks * parameters_.groups);
+    } else {
+      parameters_.groups = groups_of(of_, keys_);
+    }
+  }
+
+  Made made(int32_t stream) {
+    DC_RETURN_IF_ERROR(take_scratch(stream));
+    const AttentionBackward& all = parameters_.all;
+    DC_RETURN_IF_ERROR(
+        add(plain("tensor_attention_deltas"), workshop_.blocks_for(sums() * kThreadsPerDelta)));
+    const bool wants_keys = all.of_key.data != nullptr || all.of_value.data != nullptr;
+    if (is_joint()) DC_RETURN_IF_ERROR(add_joint());
+    if (!is_joint() && wants_keys) {
+      DC_RETURN_IF_ERROR(
+          add(maker_.tensor_source(kHeader, kType, "tensor_attention_key_gradients", "key_shape",
+                                   keys_, key_bytes(dim(), keys_)),
+              tensor_blocks(keys_, of_.keys, key_heads() * parameters_.groups * of_.batch)));
+    }
+    if (wants_keys && parameters_.groups > 1)
+      DC_RETURN_IF_ERROR(add(plain("tensor_attention_key_sums"),
+                             workshop_.blocks_for(part() / parameters_.groups)));
+    if (!is_joint() && all.of_query.data != nullptr)
+      DC_RETURN_IF_ERROR(
+          add(maker_.tensor_source(kHeader, kType, "tensor_attention_query_gradients",
+                                   "query_shape", queries_, query_bytes(dim(), queries_)),
+              tensor_blocks(queries_, of_.queries, of_.heads * of_.batch)));
+    return workshop_.kernel(std::move(launches_));
+  }
+  // Whether the GPU has enough shared memory.
+  bool fits() const {
+    return workshop_.has_tensor_cores(
+        is_joint() ? joint_bytes(dim())
+                   : std::max(key_bytes(dim(), keys_), query_bytes(dim(), queries_)));
+  }
+
+ private:
+  static constexpr const char *kHeader = "tensor_attention_backward.h",
+                              *kJointHeader = "tensor_attention_joint.h",
+                              *kType = "TensorAttentionBackward";
+  int dim() const { return static_cast<int>(of_.dim); }
+  bool is_joint() const { return are_joint(dim(), by_groups_); }
+  int64_t key_heads() const { return of_.heads / of_.heads_per_key; }
+  int64_t sums() const { return of_.batch * of_.heads * parameters_.padded_queries; }
+  int64_t part() const {
+    return parameters_.groups == 1
+               ? 0
+               : parameters_.groups * of_.batch * key_heads() * of_.keys * of_.dim;
+  }
+
+  base::Status take_scratch(int32_t stream) {
+    JointGradients& joint = parameters_.joint;
+    const int64_t tiles = JointGradients::chains(of_.is_causal) * of_.batch * of_.heads *
+                          (is_joint() ? joint.query_tiles : 0),
+                  of_query = tiles * kJointRows * of_.dim;
+    joint.turn_count = is_joint() ? 1 + tiles : 0;
+    DC_ASSIGN_OR_RETURN(
+        std::byte* const scratch,
+        workshop_.scratch(stream, (2 * sums() + 2 * part() + of_query + joint.turn_count) *
+                                      static_cast<int64_t>(sizeof(float))));
+    parameters_.all.deltas = reinterpret_cast<float*>(scratch);
+    parameters_.sums = parameters_.all.deltas + sums();
+    joint.of_query = parameters_.sums + sums();
+    parameters_.of_key = joint.of_query + of_query;
+    parameters_.of_value = parameters_.of_key + part();
+    joint.turns = reinterpret_cast<uint32_t*>(parameters_.of_value + part());
+    return {};
+  }
+  base::Status add_joint() {
+    DC_RETURN_IF_ERROR(
+        add(maker_.tensor_source(kJointHeader, kType, "tensor_attention_joint_gradients",
+                                 {kJointThreads, joint_bytes(dim()), 1}),
+            blocks_));
+    if (parameters_.all.of_query.data == nullptr) return {};
+    return add(maker_.source(kJointHeader, kType, "tensor_attention_query_sums"),
+               workshop_.blocks_for(sums() * of_.dim / 4));
+  }
+  KernelSource plain(const char* function) const {
+    return source_for({maker_.dtype()}, std::string("dc_") + function, kHeader, kType, function);
+  }
+  base::Status add(const KernelSource& source, unsigned blocks) {
+    DC_ASSIGN_OR_RETURN(Launch launch, workshop_.launch(source, blocks, parameters_));
+    launches_.push_back(std::move(launch));
+    return {};
+  }
+
+  Workshop& workshop_;
+  const AttentionMaker& maker_;
+  const Attention& of_;
+  bool by_groups_ = are_for_groups(dim(), workshop_.architecture());
+  TileShape keys_ = key_shape(dim(), by_groups_), queries_ = query_shape(dim(), by_groups_);
+  TensorAttentionBackward parameters_;
+  unsigned blocks_ = 0;
+  std::vector<Launch> launches_;
+};
 
 Made attention_backward_kernel(Workshop& workshop, Call& call, int32_t stream) {
   AttentionMaker maker(call);
@@ -245,13 +327,11 @@ Made attention_backward_kernel(Workshop& workshop, Call& call, int32_t stream) {
   }
   if (!call.ok()) return call.made(nullptr);
   const Attention& of = parameters.of;
-  const int dim = static_cast<int>(of.dim);
-  const bool by_groups = are_for_groups(dim, workshop.architecture());
   if (maker.suits_tensor_cores({&of.query, &of.key, &of.value, &of.out, &parameters.gradient,
-                                &parameters.of_query, &parameters.of_key, &parameters.of_value}) &&
-      workshop.has_tensor_cores(std::max(key_bytes(dim, key_shape(dim, by_groups)),
-                                         query_bytes(dim, query_shape(dim, by_groups)))))
-    return tensor_backward_kernel(workshop, maker, parameters, stream);
+                                &parameters.of_query, &parameters.of_key, &parameters.of_value})) {
+    TensorBackward on_tensor_cores(workshop, maker, parameters);
+    if (on_tensor_cores.fits()) return on_tensor_cores.made(stream);
+  }
   const int64_t queries = of.batch * of.heads * of.queries;
   DC_ASSIGN_OR_RETURN(
       std::byte* const deltas,

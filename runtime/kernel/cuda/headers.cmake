@@ -3,7 +3,7 @@ set(kernel_headers
   runtime/kernel/cuda/block.h runtime/kernel/cuda/kernel_words.h
   runtime/kernel/cuda/kernels/attention.h runtime/kernel/cuda/kernels/attention_backward.h runtime/kernel/cuda/kernels/attention_parameters.h
   runtime/kernel/cuda/kernels/attention_tiles.h runtime/kernel/cuda/kernels/group_tiles.h runtime/kernel/cuda/kernels/matrix_tiles.h runtime/kernel/cuda/kernels/tensor_attention.h
-  runtime/kernel/cuda/kernels/tensor_attention_backward.h runtime/kernel/cuda/kernels/tensor_attention_blocks.h runtime/kernel/cuda/kernels/warp.h
+  runtime/kernel/cuda/kernels/tensor_attention_backward.h runtime/kernel/cuda/kernels/tensor_attention_blocks.h runtime/kernel/cuda/kernels/tensor_attention_joint.h runtime/kernel/cuda/kernels/warp.h
   runtime/kernel/cuda/kernels/warp_tiles.h runtime/kernel/cuda/kernels/warpgroup.h runtime/kernel/cuda/kernels/batch_norm.h runtime/kernel/cuda/kernels/batch_norm_parameters.h
   runtime/kernel/cuda/kernels/blocks.h runtime/kernel/cuda/kernels/convolution.h runtime/kernel/cuda/kernels/convolution_parameters.h runtime/kernel/cuda/kernels/copies.h
   runtime/kernel/cuda/kernels/copy_parameters.h runtime/kernel/cuda/kernels/cross_entropy.h runtime/kernel/cuda/kernels/drawing.h runtime/kernel/cuda/kernels/drawing_parameters.h runtime/kernel/cuda/kernels/dropout.h

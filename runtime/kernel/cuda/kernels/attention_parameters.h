@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/kernel/cuda/kernels/row_parameters.h"
+#include "runtime/kernel/scalar/language.h"
 
 namespace dc::runtime::kernel::cuda {
 
@@ -74,19 +75,53 @@ constexpr TileShape key_shape(int dim, bool by_groups) {
                    : TileShape{8, 1, 64, 16, 1, true, false};
 }
 constexpr TileShape query_shape(int dim, bool by_groups) {
-  if (by_groups) return TileShape{dim <= 64 ? 8 : 4, 1, 64, 64, 2, false, true};
+  if (by_groups) return TileShape{4, 1, 64, 64, 2, false, true};
   return dim <= 64 ? TileShape{4, 2, 64, 32, 2, true, false}
                    : TileShape{8, 1, 64, 32, 1, true, false};
 }
 // Bytes of shared memory.
-constexpr int forward_bytes(int dim, TileShape shape) { return shape.bytes(dim, 1); }
+constexpr int forward_stages(TileShape shape) { return shape.by_groups ? 3 : 2; }
+constexpr int forward_bytes(int dim, TileShape shape) {
+  return shape.bytes(dim, 1) +
+         tile_pitch(dim, shape.by_groups) * (forward_stages(shape) - 2) * 2 * shape.others;
+}
 constexpr int query_bytes(int dim, TileShape shape) { return shape.bytes(dim, 2); }
 constexpr int key_bytes(int dim, TileShape shape) {
   return shape.bytes(dim, 2) + 2 * 2 * shape.others * static_cast<int>(sizeof(float));
 }
 
+// One kernel for all gradients (GPUs of compute capability 9.0, heads of 64 columns). A block owns
+// tiles of keys and goes through tiles of queries, to whose gradients it adds in f32, when the
+// blocks before it have: a chain of blocks in the order of the numbers that they take. Where
+// attention is causal a block owns two tiles, which have as much work as those of any other block:
+// there are two chains, of the later and of the earlier keys.
+inline constexpr int kJointRows = 128;  // of each tile
+// Eight warps multiply; of the last four, which have few registers, one adds to the gradients of
+// queries, two copy tiles.
+inline constexpr int kJointMultipliers = 8 * 32, kJointCopiers = 2 * 32, kJointThreads = 12 * 32;
+
+struct JointGradients {
+  int query_tiles, key_tiles;
+  float* of_query;  // [chains, batch, heads, tiles of queries], of each what its threads have
+  // The next number, then [chains, batch, heads, tiles of queries]: how many blocks have added.
+  uint32_t* turns;
+  int64_t turn_count;
+
+  // Blocks that share a head.
+  static constexpr int blocks(int tiles, bool is_causal) {
+    return is_causal ? (tiles + 1) / 2 : tiles;
+  }
+  static constexpr int chains(bool is_causal) { return is_causal ? 2 : 1; }
+};
+constexpr bool are_joint(int dim, bool by_groups) { return by_groups && dim == 64; }
+// Bytes of shared memory: keys and values; tiles of queries and gradients of results, of three
+// steps, with sums and deltas; gradients of scores, of two; gradients of queries.
+constexpr int joint_bytes(int dim) {
+  return kJointRows * (2 * 2 * dim + 3 * (2 * 2 * dim + 2 * 4) + 2 * 2 * kJointRows + 4 * dim);
+}
+
 // Queries of each head are counted up to a multiple of this, so that tiles are whole.
-inline constexpr int kPaddedQueries = 64;
+inline constexpr int kPaddedQueries = 128;
 inline constexpr int kThreadsPerDelta = 4;
 struct TensorAttentionBackward {
   AttentionBackward all;  // its deltas are [batch, heads, padded queries]
@@ -96,8 +131,10 @@ struct TensorAttentionBackward {
   // keys, keys, dim]. No parts: there is one group.
   int groups;
   float *of_key, *of_value;
+  JointGradients joint;  // where one kernel makes all of them
 };
-// Blocks that are enough for every GPU: results must not depend on which it is.
-inline constexpr int kEnoughBlocks = 512;
+// Blocks that are enough for every GPU: results must not depend on which it is. Of the kernel for
+// all gradients a multiprocessor has one; so many they are.
+inline constexpr int kEnoughBlocks = 512, kJointBlocks = 132;
 
 }  // namespace dc::runtime::kernel::cuda

@@ -12,6 +12,7 @@ namespace dc::runtime::kernel::cuda {
 template <int kRowTiles, int kColumnTiles>
 struct RowSoftmax {
   float largest[kRowTiles][2], sums[kRowTiles][2];
+  float less[kRowTiles][2];  // what results are multiplied by, since the largest score is another
 
   RowSoftmax() {
 #pragma unroll
@@ -22,10 +23,8 @@ struct RowSoftmax {
         sums[r][half] = 0;
       }
   }
-  // Scores become powers of 2 of what they are less than the largest one, results follow it.
-  template <int kResultTiles>
-  void add(Sums<kRowTiles, kColumnTiles>& scores, Sums<kRowTiles, kResultTiles>& results,
-           float factor) {
+  // Scores become powers of 2 of what they are less than the largest one.
+  void add(Sums<kRowTiles, kColumnTiles>& scores, float factor) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll
@@ -37,7 +36,7 @@ struct RowSoftmax {
         now = fmaxf(now, exchange(now, 1));
         now = fmaxf(now, exchange(now, 2));
         const float origin = now == minus_infinity<float>() ? 0.0f : now * factor;
-        const float less = exp2_fast(scalar::fma(largest[r][half], factor, -origin));
+        less[r][half] = exp2_fast(scalar::fma(largest[r][half], factor, -origin));
         largest[r][half] = now;
         float sum = 0;
 #pragma unroll
@@ -48,13 +47,17 @@ struct RowSoftmax {
             scores[r][c][i] = power;
             sum += power;
           }
-        sums[r][half] = scalar::fma(sums[r][half], less, sum);
-#pragma unroll
-        for (int c = 0; c < kResultTiles; ++c) {
-          results[r][c][2 * half] *= less;
-          results[r][c][2 * half + 1] *= less;
-        }
+        sums[r][half] = scalar::fma(sums[r][half], less[r][half], sum);
       }
+  }
+  template <int kResultTiles>
+  void scale(Sums<kRowTiles, kResultTiles>& results) const {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+      for (int c = 0; c < kResultTiles; ++c)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) results[r][c][i] *= less[r][i / 2];
   }
   void join_columns() {
 #pragma unroll
@@ -72,11 +75,11 @@ template <typename T, int kDim, bool kHasMask, TileShape kShape>
 inline void tensor_attention(const Attention& of) {
   constexpr int kRowTiles = kShape.row_tiles, kOthers = kShape.others, kThreads = kShape.threads();
   using Own = Tiles<kDim, kShape.by_groups>;
-  constexpr int kTileBytes = kOthers * Own::kRowPitch;
+  constexpr int kTileBytes = kOthers * Own::kRowPitch, kStages = forward_stages(kShape);
   static_assert(kOthers == kShape.step);
   DC_SHARED_MEMORY(memory);
   const SharedPlace queries = shared_place(memory), keys = queries + kShape.rows() * Own::kRowPitch,
-                    values = keys + 2 * kTileBytes;
+                    values = keys + kStages * kTileBytes;
   const BlockPlace place(of.queries, kShape.rows(), of.heads, of.is_causal);
   const int first = place.first, query_count = static_cast<int>(of.queries),
             key_count = static_cast<int>(of.keys);
@@ -85,10 +88,12 @@ inline void tensor_attention(const Attention& of) {
   const Base2Scores<kHasMask> scores_of(of, place.batch, place.head);
   const int end =
       of.is_causal && first + kShape.rows() < key_count ? first + kShape.rows() : key_count;
+  const auto stage_of = [](int at) { return at / kOthers % kStages * kTileBytes; };
   const auto begin_tile = [&](int at) {
-    const int stage = at / kOthers % 2 * kTileBytes;
-    Own::template copy<kOthers, kThreads>(keys + stage, key, at, key_count);
-    Own::template copy<kOthers, kThreads>(values + stage, value, at, key_count);
+    if (at < end) {
+      Own::template copy<kOthers, kThreads>(keys + stage_of(at), key, at, key_count);
+      Own::template copy<kOthers, kThreads>(values + stage_of(at), value, at, key_count);
+    }
     end_copy_group();
   };
 
@@ -106,18 +111,14 @@ inline void tensor_attention(const Attention& of) {
   Sums<kRowTiles, kDim / 8> results;
   clear_sums<kRowTiles, kDim / 8>(results);
   RowSoftmax<kRowTiles, kOthers / 8> softmax;
-  for (int at = 0; at < end; at += kOthers) {
-    wait_for_copies<0>();
-    Own::show_copies();
-    __syncthreads();
-    if (at + kOthers < end) begin_tile(at + kOthers);
-    if (of.is_causal && at >= together + kShape.rows_together()) continue;
-    const int stage = at / kOthers % 2 * kTileBytes;
-    Sums<kRowTiles, kOthers / 8> scores;
+  Sums<kRowTiles, kOthers / 8> scores;
+  Packed<kRowTiles, kOthers / 8> powers;
+  const auto begin_scores = [&](int at) {
     Own::begin(scores);
-    Own::template multiply<T, kOthers>(scores, left, keys + stage, 0);
+    Own::template multiply<T, kOthers>(scores, left, keys + stage_of(at), 0);
     Own::end();
-    Own::template wait<0>(scores);
+  };
+  const auto make_powers = [&](int at) {
     const bool hides = !scores_of.all_see(own, at + kOthers);
     if (kHasMask || hides)
       for_each_pair<kRowTiles, kOthers / 8>(
@@ -126,13 +127,47 @@ inline void tensor_attention(const Attention& of) {
             a = scores_of.sees(q, k) ? scores_of.score(a, q, k) : minus_infinity<float>();
             b = scores_of.sees(q, k + 1) ? scores_of.score(b, q, k + 1) : minus_infinity<float>();
           });
-    softmax.add(scores, results, scores_of.factor());
-    Packed<kRowTiles, kOthers / 8> powers;
-    pack_sums<T, kRowTiles, kOthers / 8>(powers, scores);
+    softmax.add(scores, scores_of.factor());
+  };
+  const auto begin_results = [&](int at) {
     Own::begin(results, powers);
-    Own::template add<T, kOthers>(results, powers, values + stage, 0);
+    Own::template add<T, kOthers>(results, powers, values + stage_of(at), 0);
     Own::end();
+  };
+  const auto show_tile = [] {
+    wait_for_copies<0>();
+    Own::show_copies();
+    __syncthreads();
+  };
+  if constexpr (kShape.by_groups) {
+    // A tile's probabilities are made while the values of the one before are multiplied.
+    show_tile();
+    begin_tile(kOthers);
+    begin_scores(0);
+    Own::template wait<0>(scores);
+    for (int at = 0; at < end; at += kOthers) {
+      make_powers(at);
+      Own::template wait<0>(results, powers);
+      show_tile();
+      begin_tile(at + 2 * kOthers);
+      softmax.scale(results);
+      pack_sums<T, kRowTiles, kOthers / 8>(powers, scores);
+      begin_scores(at + kOthers);  // after the last tile of nothing that is used
+      begin_results(at);
+      Own::template wait<1>(scores);
+    }
     Own::template wait<0>(results, powers);
+  } else {
+    for (int at = 0; at < end; at += kOthers) {
+      show_tile();
+      begin_tile(at + kOthers);
+      if (of.is_causal && at >= together + kShape.rows_together()) continue;
+      begin_scores(at);
+      make_powers(at);
+      softmax.scale(results);
+      pack_sums<T, kRowTiles, kOthers / 8>(powers, scores);
+      begin_results(at);
+    }
   }
   wait_for_copies<0>();
 

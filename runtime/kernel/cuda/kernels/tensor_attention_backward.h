@@ -9,27 +9,32 @@
 namespace dc::runtime::kernel::cuda {
 
 // Of each query the product of its result and gradient, and its sum to base 2: what the others
-// read. Four threads take a query, 8 columns at a time.
+// read. Four threads take a query, 8 columns at a time; a block takes queries of one head.
 template <typename T>
 inline void tensor_attention_deltas(const TensorAttentionBackward& parameters) {
   struct alignas(16) Columns {
     T elements[8];
   };
-  static_assert(kThreadsPerDelta == 4 && kPaddedQueries * kThreadsPerDelta % 32 == 0);
+  constexpr int kRows = kBlockThreads / kThreadsPerDelta;
+  static_assert(kThreadsPerDelta == 4 && kPaddedQueries % kRows == 0);
   const Attention& of = parameters.all.of;
-  const int64_t padded = parameters.padded_queries,
-                count = of.batch * of.heads * padded * kThreadsPerDelta;
-  for (int64_t i = first_element<int64_t>(); i < count; i += all_threads<int64_t>()) {
-    const int64_t row = i / kThreadsPerDelta, head = row / padded % of.heads,
-                  batch = row / padded / of.heads;
-    const int query = static_cast<int>(row % padded), part = static_cast<int>(i % kThreadsPerDelta);
+  const int tiles = parameters.padded_queries / kRows, heads = static_cast<int>(of.heads),
+            all_tiles = static_cast<int>(of.batch) * heads * tiles,
+            words = static_cast<int>(of.dim) / 8,
+            part = static_cast<int>(threadIdx.x) % kThreadsPerDelta;
+  for (int i = static_cast<int>(blockIdx.x); i < all_tiles; i += static_cast<int>(gridDim.x)) {
+    const int head = i / tiles % heads, batch = i / tiles / heads,
+              query = i % tiles * kRows + static_cast<int>(threadIdx.x) / kThreadsPerDelta;
     const bool exists = query < of.queries;
     float delta = 0, sum = -minus_infinity<float>();
     if (exists) {
       const HeadRows<T> out(of.out, batch, head), gradient(parameters.all.gradient, batch, head);
       const auto *results = reinterpret_cast<const Columns*>(out.at(query)),
                  *gradients = reinterpret_cast<const Columns*>(gradient.at(query));
-      for (int word = part; word < of.dim / 8; word += kThreadsPerDelta) {
+#pragma unroll
+      for (int j = 0; j < kMostTensorDim / 8 / kThreadsPerDelta; ++j) {
+        const int word = part + j * kThreadsPerDelta;
+        if (word >= words) break;
         const Columns a = gradients[word], b = results[word];
 #pragma unroll
         for (int c = 0; c < 8; ++c)
@@ -45,9 +50,14 @@ inline void tensor_attention_deltas(const TensorAttentionBackward& parameters) {
                              query * of.logsumexp.row];
       if (logsumexp != minus_infinity<float>()) sum = logsumexp * kLog2E;
     }
+    const int64_t row =
+        (static_cast<int64_t>(batch) * heads + head) * parameters.padded_queries + query;
     parameters.all.deltas[row] = delta;
     parameters.sums[row] = sum;
   }
+  for (int64_t i = first_element<int64_t>(); i < parameters.joint.turn_count;
+       i += all_threads<int64_t>())
+    parameters.joint.turns[i] = 0;
 }
 
 // Blocks of keys: gradients of keys and values, of the query heads of a group.
@@ -167,44 +177,33 @@ inline void tensor_attention_key_gradients(const TensorAttentionBackward& parame
   }
   wait_for_copies<0>();
 
-  if (parameters.groups == 1) {
-    if (all.of_key.data != nullptr)
-      write_sums(of_key, HeadRows<T>(all.of_key, batch, key_head), own, key_count, of.scale);
-    if (all.of_value.data != nullptr)
-      write_sums(of_value, HeadRows<T>(all.of_value, batch, key_head), own, key_count, 1);
-    return;
-  }
-  const int64_t part = ((group * of.batch + batch) * key_heads + key_head) * key_count * kDim;
-  const auto write_part = [&](Sums<kRowTiles, kDim / 8>& from, float* to, float factor) {
-    for_each_pair<kRowTiles, kDim / 8>(from, [&](int r, int half, int c, float a, float b) {
-      const int row = own + row_in_tile(r, half);
-      if (row >= key_count) return;
-      float* const at = to + part + int64_t{row} * kDim + column_in_tile(c);
-      at[0] = a * factor;
-      at[1] = b * factor;
-    });
-  };
-  write_part(of_key, parameters.of_key, of.scale);
-  write_part(of_value, parameters.of_value, 1);
+  write_key_gradients<T, kDim>(parameters, of_key, of_value, batch, key_head, group, own);
 }
 
 // The sums of what groups of query heads have given for keys and values, in the order of groups. A
-// thread takes an element.
+// thread takes four elements.
 template <typename T>
 inline void tensor_attention_key_sums(const TensorAttentionBackward& parameters) {
   const Attention& of = parameters.all.of;
-  const int64_t key_heads = of.heads / of.heads_per_key,
-                count = of.batch * key_heads * of.keys * of.dim;
-  const auto sum = [&](const HeadTensor& to, const float* parts, int64_t i) {
+  const auto key_heads = static_cast<uint32_t>(of.heads / of.heads_per_key),
+             keys = static_cast<uint32_t>(of.keys), words = static_cast<uint32_t>(of.dim) / 4;
+  const int64_t count = of.batch * key_heads * of.keys * of.dim;
+  const auto sum = [&](const HeadTensor& to, const float* parts, uint32_t i) {
     if (to.data == nullptr) return;
-    float all = 0;
-    for (int group = 0; group < parameters.groups; ++group) all += parts[group * count + i];
-    const int64_t column = i % of.dim, row = i / of.dim % of.keys,
-                  head = i / of.dim / of.keys % key_heads, batch = i / of.dim / of.keys / key_heads;
-    static_cast<T*>(to.data)[batch * to.batch + head * to.head + row * to.row + column] =
-        scalar::store<T>(all);
+    float all[4] = {};
+    for (int group = 0; group < parameters.groups; ++group) {
+      const Pack<float, 4> part = load_pack<4>(parts + group * count + int64_t{i} * 4);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) all[j] += part.at[j];
+    }
+    Pack<T, 4> rounded;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) rounded.at[j] = scalar::store<T>(all[j]);
+    const uint32_t row = i / words, head = row / keys;
+    const HeadRows<T> rows(to, head / key_heads, head % key_heads);
+    store_pack(rows.at(static_cast<int>(row % keys)) + i % words * 4, rounded);
   };
-  for (int64_t i = first_element<int64_t>(); i < count; i += all_threads<int64_t>()) {
+  for (uint32_t i = first_element<uint32_t>(); i < count / 4; i += all_threads<uint32_t>()) {
     sum(parameters.all.of_key, parameters.of_key, i);
     sum(parameters.all.of_value, parameters.of_value, i);
   }

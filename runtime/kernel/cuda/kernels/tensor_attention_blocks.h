@@ -58,4 +58,35 @@ inline int rows_together(int first) {
   return first + own - own % kShape.rows_together();
 }
 
+// A warp's gradients of keys and values, whose first row is `own`; or a group's part of them.
+template <typename T, int kDim, int kRowTiles>
+inline void write_key_gradients(const TensorAttentionBackward& parameters,
+                                Sums<kRowTiles, kDim / 8>& of_key,
+                                Sums<kRowTiles, kDim / 8>& of_value, int batch, int key_head,
+                                int group, int own) {
+  const AttentionBackward& all = parameters.all;
+  const Attention& of = all.of;
+  const int key_count = static_cast<int>(of.keys);
+  if (parameters.groups == 1) {
+    if (all.of_key.data != nullptr)
+      write_sums(of_key, HeadRows<T>(all.of_key, batch, key_head), own, key_count, of.scale);
+    if (all.of_value.data != nullptr)
+      write_sums(of_value, HeadRows<T>(all.of_value, batch, key_head), own, key_count, 1);
+    return;
+  }
+  const int64_t key_heads = of.heads / of.heads_per_key,
+                part = ((group * of.batch + batch) * key_heads + key_head) * key_count * kDim;
+  const auto write_part = [&](Sums<kRowTiles, kDim / 8>& from, float* to, float factor) {
+    for_each_pair<kRowTiles, kDim / 8>(from, [&](int r, int half, int c, float a, float b) {
+      const int row = own + row_in_tile(r, half);
+      if (row >= key_count) return;
+      float* const at = to + part + int64_t{row} * kDim + column_in_tile(c);
+      at[0] = a * factor;
+      at[1] = b * factor;
+    });
+  };
+  write_part(of_key, parameters.of_key, of.scale);
+  write_part(of_value, parameters.of_value, 1);
+}
+
 }  // namespace dc::runtime::kernel::cuda

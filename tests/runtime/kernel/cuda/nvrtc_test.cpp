@@ -259,12 +259,13 @@ TEST_P(NvrtcCompiles, AttentionOnTensorCores) {
        "tensor_attention<scalar::BF16, 64, false, forward_shape(64, true)>"},
       {"tensor_attention.h", "Attention",
        "tensor_attention<scalar::F16, 128, true, forward_shape(128, true)>"},
-      {kHeader, kType,
-       "tensor_attention_key_gradients<scalar::F16, 64, true, key_shape(64, true)>"},
+      {"tensor_attention_joint.h", kType,
+       "tensor_attention_joint_gradients<scalar::BF16, 64, false>"},
+      {"tensor_attention_joint.h", kType,
+       "tensor_attention_joint_gradients<scalar::F16, 64, true>"},
+      {"tensor_attention_joint.h", kType, "tensor_attention_query_sums<scalar::F16, 64>"},
       {kHeader, kType,
        "tensor_attention_key_gradients<scalar::BF16, 128, false, key_shape(128, true)>"},
-      {kHeader, kType,
-       "tensor_attention_query_gradients<scalar::BF16, 64, true, query_shape(64, true)>"},
       {kHeader, kType,
        "tensor_attention_query_gradients<scalar::F16, 128, false, query_shape(128, true)>"}};
   if (kernel::cuda::are_for_groups(64, GetParam())) expect_kernels(kGroupRows, GetParam());

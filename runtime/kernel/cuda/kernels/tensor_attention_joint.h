@@ -1,0 +1,389 @@
+// The gradients of attention in one kernel, whose products are made once: five for each tile of
+// keys and of queries. A block owns keys, whose gradients stay in registers; what it adds to the
+// gradients of queries goes to memory in f32, in the order of blocks. So reruns give equal bits.
+#pragma once
+
+#include "runtime/kernel/cuda/kernels/tensor_attention_blocks.h"
+
+namespace dc::runtime::kernel::cuda {
+
+// What a block does: tiles of keys of one head of these, one in each chain, and query heads.
+struct JointBlock {
+  int rank, batch, key_head, group, first_head, heads, key_tiles, query_tiles;
+  bool is_causal;
+
+  JointBlock(const TensorAttentionBackward& parameters, int number)
+      : key_tiles(parameters.joint.key_tiles),
+        query_tiles(parameters.joint.query_tiles),
+        is_causal(parameters.all.of.is_causal) {
+    const Attention& of = parameters.all.of;
+    const int blocks = JointGradients::blocks(key_tiles, is_causal),
+              key_heads = static_cast<int>(of.heads / of.heads_per_key);
+    rank = number % blocks;
+    group = number / blocks % parameters.groups;
+    key_head = number / blocks / parameters.groups % key_heads;
+    batch = number / blocks / parameters.groups / key_heads;
+    heads = static_cast<int>(of.heads_per_key) / parameters.groups;
+    first_head = (key_head * parameters.groups + group) * heads;
+  }
+  int chains() const { return JointGradients::chains(is_causal); }
+  int key_tile(int chain) const { return chain == 0 ? key_tiles - 1 - rank : rank; }
+  bool has(int chain) const { return chain == 0 || key_tile(1) != key_tile(0); }
+  // Tiles of queries that see its keys, for each head.
+  int first_query_tile(int chain) const { return is_causal ? key_tile(chain) : 0; }
+  int tiles_of_head(int chain) const {
+    const int first = first_query_tile(chain);
+    return first < query_tiles ? query_tiles - first : 0;
+  }
+  // How many blocks of the chain add to a tile of queries before.
+  int turn(int chain, int query_tile) const {
+    const int unseen = is_causal && chain == 0 ? key_tiles - 1 - query_tile : 0;
+    return unseen > 0 ? rank - unseen : rank;
+  }
+};
+
+// A tile of queries among those of all chains.
+inline int64_t joint_place(const Attention& of, int query_tiles, int chain, int64_t batch,
+                           int64_t head, int tile) {
+  return ((chain * of.batch + batch) * of.heads + head) * query_tiles + tile;
+}
+// Where a block is among the tiles of queries of a chain.
+struct JointStep {
+  int head, tile, first_tile, end;
+  JointStep(const JointBlock& block, int chain)
+      : head(block.first_head),
+        tile(block.first_query_tile(chain)),
+        first_tile(tile),
+        end(block.query_tiles) {}
+  void go_on() {
+    if (++tile < end) return;
+    tile = first_tile;
+    ++head;
+  }
+};
+
+// Where the tiles of a block lie in shared memory: keys and values; queries and gradients of
+// results, of three steps; gradients of scores, of two; sums and deltas; gradients of queries.
+template <int kDim>
+struct JointTiles {
+  using Own = Tiles<kDim, true>;
+  static_assert(kDim == kPanelColumns);
+  static constexpr int kTileBytes = kJointRows * Own::kRowPitch, kStages = 3,
+                       kPanelBytes = kJointRows * kPanelPitch, kSumBytes = kJointRows * 4,
+                       kQueryBytes = kJointRows * kDim * 4;
+  SharedPlace keys, values, queries, gradients, score_gradients, query_gradients, sums, deltas;
+  explicit JointTiles(SharedPlace memory)
+      : keys(memory),
+        values(keys + kTileBytes),
+        queries(values + kTileBytes),
+        gradients(queries + kStages * kTileBytes),
+        score_gradients(gradients + kStages * kTileBytes),
+        query_gradients(score_gradients + 2 * 2 * kPanelBytes),
+        sums(query_gradients + kQueryBytes),
+        deltas(sums + kStages * kSumBytes) {}
+};
+
+// Barriers of a block: a step begins; gradients of queries lie in shared memory; there is room for
+// them (one for each four warps).
+namespace joint_barrier {
+inline constexpr int kTile = 1, kMade = 2, kRoom = 3;
+}
+
+// One warp: adds gradients of queries to those in memory, when it is the block's turn.
+template <int kDim>
+inline void add_joint_queries(const TensorAttentionBackward& parameters, const JointBlock& block,
+                              const JointTiles<kDim>& tiles) {
+  const JointGradients& joint = parameters.joint;
+  const auto give_room = [] {
+    meet_warp();
+    come<kGroupThreads + 32>(joint_barrier::kRoom);
+    come<kGroupThreads + 32>(joint_barrier::kRoom + 1);
+  };
+  give_room();
+  for (int chain = 0; chain < block.chains(); ++chain) {
+    if (!block.has(chain)) continue;
+    const int count = block.tiles_of_head(chain) * block.heads;
+    JointStep step(block, chain);
+    for (int i = 0; i < count; ++i, step.go_on()) {
+      const int64_t place = joint_place(parameters.all.of, block.query_tiles, chain, block.batch,
+                                        step.head, step.tile);
+      uint32_t* const turn = joint.turns + 1 + place;
+      const auto own = static_cast<uint32_t>(block.turn(chain, step.tile));
+      meet<kJointMultipliers + 32>(joint_barrier::kMade);
+      if (lane() == 0) {
+        wait_for_turn(turn, own);
+        order_copies();
+        float* const to = joint.of_query + place * (kJointRows * kDim);
+        if (own == 0)
+          begin_write(to, tiles.query_gradients, tiles.kQueryBytes);
+        else
+          begin_add(to, tiles.query_gradients, tiles.kQueryBytes);
+        wait_until_read();
+      }
+      give_room();
+      if (lane() == 0) {
+        wait_until_written();
+        order_copies();
+        give_turn(turn, own + 1);
+      }
+    }
+  }
+}
+
+// A tile that these threads copy, one row after the other: they have few registers.
+template <int kDim, typename T>
+inline void copy_joint_rows(SharedPlace tile, const HeadRows<T>& from, int first, int rows) {
+  constexpr int kWords = kDim / 8, kAtOnce = kJointCopiers / kWords;
+  static_assert(kWords == kPanelPitch / 16 && kAtOnce % 8 == 0);
+  const int thread = static_cast<int>(threadIdx.x % kJointCopiers), row = thread / kWords,
+            word = thread % kWords;
+  const SharedPlace to = tile + row * kPanelPitch + (word ^ (row % 8)) * 16;
+  const T* const words = from.data + word * 8;
+#pragma unroll 4
+  for (int r = 0; r < kJointRows; r += kAtOnce) {
+    const bool exists = first + row + r < rows;
+    copy_16(to + r * kPanelPitch,
+            words + static_cast<int64_t>(exists ? first + row + r : 0) * from.row, exists);
+  }
+}
+
+// Two warps: copy the tiles of a step while those of the one before are used.
+template <typename T, int kDim>
+inline void copy_joint_tiles(const TensorAttentionBackward& parameters, const JointBlock& block,
+                             const JointTiles<kDim>& tiles) {
+  constexpr int kAll = kJointMultipliers + kJointCopiers;
+  using Own = Tiles<kDim, true>;
+  const AttentionBackward& all = parameters.all;
+  const Attention& of = all.of;
+  for (int chain = 0; chain < block.chains(); ++chain) {
+    if (!block.has(chain)) continue;
+    const int count = block.tiles_of_head(chain) * block.heads;
+    const auto begin_step = [&](const JointStep& step, int stage) {
+      const int at = step.tile * kJointRows, query_count = static_cast<int>(of.queries);
+      copy_joint_rows<kDim>(tiles.queries + stage * tiles.kTileBytes,
+                            HeadRows<T>(of.query, block.batch, step.head), at, query_count);
+      copy_joint_rows<kDim>(tiles.gradients + stage * tiles.kTileBytes,
+                            HeadRows<T>(all.gradient, block.batch, step.head), at, query_count);
+      const int word = static_cast<int>(threadIdx.x % (kJointRows / 4));
+      const bool is_delta = threadIdx.x % kJointCopiers >= kJointRows / 4;
+      const int64_t from =
+          (block.batch * of.heads + step.head) * parameters.padded_queries + at + word * 4;
+      copy_16((is_delta ? tiles.deltas : tiles.sums) + stage * tiles.kSumBytes + word * 16,
+              (is_delta ? all.deltas : parameters.sums) + from, true);
+      end_copy_group();
+    };
+    meet<kAll>(joint_barrier::kTile);
+    const int first = block.key_tile(chain) * kJointRows, key_count = static_cast<int>(of.keys);
+    copy_joint_rows<kDim>(tiles.keys, HeadRows<T>(of.key, block.batch, block.key_head), first,
+                          key_count);
+    copy_joint_rows<kDim>(tiles.values, HeadRows<T>(of.value, block.batch, block.key_head), first,
+                          key_count);
+    JointStep step(block, chain);
+    if (count > 0) begin_step(step, 0);
+    for (int i = 1, stage = 1; i <= count; ++i) {
+      wait_for_copies<0>();
+      Own::show_copies();
+      meet<kAll>(joint_barrier::kTile);
+      step.go_on();
+      if (i < count) begin_step(step, stage);
+      stage = stage + 1 < tiles.kStages ? stage + 1 : 0;
+    }
+    wait_for_copies<0>();
+    meet<kAll>(joint_barrier::kTile);
+  }
+}
+
+// Eight warps: multiply, four a half of the block's keys.
+template <typename T, int kDim, bool kHasMask>
+inline void multiply_joint_tiles(const TensorAttentionBackward& parameters, const JointBlock& block,
+                                 const JointTiles<kDim>& tiles, const float* sums_in_memory) {
+  constexpr int kAll = kJointMultipliers + kJointCopiers, kStep = kGroupRows,
+                kStages = JointTiles<kDim>::kStages;
+  using Own = Tiles<kDim, true>;
+  const Attention& of = parameters.all.of;
+  const int four = own_four_warps();
+  for (int chain = 0; chain < block.chains(); ++chain) {
+    if (!block.has(chain)) continue;
+    const int first = block.key_tile(chain) * kJointRows, own = first + warp() * 16,
+              count = block.tiles_of_head(chain) * block.heads;
+    const bool hides_keys = first + kJointRows > of.keys;
+    const GroupRows<kJointRows> key_rows(tiles.keys), value_rows(tiles.values);
+    Sums<1, kDim / 8> of_key, of_value, of_query;
+    clear_sums<1, kDim / 8>(of_key);
+    clear_sums<1, kDim / 8>(of_value);
+    Sums<1, kStep / 8> scores, of_scores;
+    Packed<1, kStep / 8> packed, of_packed;
+    JointStep now(block, chain);
+    int stage = 0, half_of_two = 0;
+    const auto begin_scores = [&](int step) {
+      Own::begin(scores);
+      Own::template multiply<T, kJointRows>(scores, key_rows,
+                                            tiles.queries + stage * tiles.kTileBytes, step);
+      Own::end();
+      Own::begin(of_scores);
+      Own::template multiply<T, kJointRows>(of_scores, value_rows,
+                                            tiles.gradients + stage * tiles.kTileBytes, step);
+      Own::end();
+    };
+    // Probabilities, and their product with the gradients of results.
+    const auto add_values = [&](int step) {
+      const Base2Scores<kHasMask> scores_of(of, block.batch, now.head);
+      const int at = now.tile * kJointRows + step;
+      if (kHasMask || hides_keys || (of.is_causal && own + 16 > at + 1))
+        for_each_pair<1, kStep / 8>(scores, [&](int r, int half, int c, float& a, float& b) {
+          const int k = own + row_in_tile(r, half), q = at + column_in_tile(c);
+          a = scores_of.sees(q, k) ? scores_of.score(a, q, k) : minus_infinity<float>();
+          b = scores_of.sees(q + 1, k) ? scores_of.score(b, q + 1, k) : minus_infinity<float>();
+        });
+      const float* const sums_now = sums_in_memory + stage * kJointRows + step;
+      for_each_pair<1, kStep / 8>(scores, [&](int, int, int c, float& a, float& b) {
+        const float* const sum = sums_now + column_in_tile(c);
+        a = exp2_fast(scalar::fma(a, scores_of.factor(), -sum[0]));
+        b = exp2_fast(scalar::fma(b, scores_of.factor(), -sum[1]));
+      });
+      pack_sums<T, 1, kStep / 8>(packed, scores);
+      Own::begin(of_value, packed);
+      Own::template add<T, kJointRows>(of_value, packed, tiles.gradients + stage * tiles.kTileBytes,
+                                       step);
+      Own::end();
+    };
+    // Gradients of scores, for the others too,
+    const auto make_score_gradients = [&](int step) {
+      const float* const deltas_now = sums_in_memory + (kStages + stage) * kJointRows + step;
+      for_each_pair<1, kStep / 8>(of_scores, [&](int r, int half, int c, float& a, float& b) {
+        const float* const delta = deltas_now + column_in_tile(c);
+        a = scores[r][c][2 * half] * (a - delta[0]);
+        b = scores[r][c][2 * half + 1] * (b - delta[1]);
+      });
+      pack_sums<T, 1, kStep / 8>(of_packed, of_scores);
+      Own::store(of_packed, tiles.score_gradients +
+                                (half_of_two * 2 + step / kStep) * tiles.kPanelBytes +
+                                warp() * 16 * kPanelPitch);
+    };
+    // and their product with the queries.
+    const auto add_keys = [&](int step) {
+      Own::begin(of_key, of_packed);
+      Own::template add<T, kJointRows>(of_key, of_packed, tiles.queries + stage * tiles.kTileBytes,
+                                       step);
+      Own::end();
+    };
+    // Of the step before, 64 queries of each four warps, all keys of the block.
+    const auto begin_queries = [&] {
+      Own::begin(of_query);
+      Own::template multiply_terms<T, kJointRows>(
+          of_query, tiles.score_gradients + ((1 - half_of_two) * 2 + four) * tiles.kPanelBytes,
+          tiles.keys);
+      Own::end();
+    };
+    const auto put_queries = [&] {
+      meet<kGroupThreads + 32>(joint_barrier::kRoom + four);
+      const SharedPlace to =
+          tiles.query_gradients + four * (tiles.kQueryBytes / 2) + threadIdx.x % kGroupThreads * 16;
+#pragma unroll
+      for (int c = 0; c < kDim / 8; ++c) store_4(to + c * kGroupThreads * 16, of_query[0][c]);
+      Own::show_copies();
+      come<kJointMultipliers + 32>(joint_barrier::kMade);
+    };
+    const auto go_on = [&] {
+      now.go_on();
+      stage = stage + 1 < kStages ? stage + 1 : 0;
+      half_of_two = 1 - half_of_two;
+    };
+
+    meet<kAll>(joint_barrier::kTile);
+    // Gradients of queries are made while the next step's probabilities are.
+    for (int i = 0; i < count; ++i, go_on()) {
+      Own::show_copies();
+      meet<kAll>(joint_barrier::kTile);
+      begin_scores(0);
+      begin_queries();  // in the first step of nothing that is used
+      Own::template wait<2>(scores, packed, of_packed, of_value, of_key);
+      add_values(0);
+      Own::template wait<2>(of_scores);
+      make_score_gradients(0);
+      begin_scores(kStep);
+      add_keys(0);
+      Own::template wait<4>(of_query);
+      if (i > 0) put_queries();
+      Own::template wait<2>(scores, packed, of_value);
+      add_values(kStep);
+      Own::template wait<1>(of_scores, of_packed, of_key);
+      make_score_gradients(kStep);
+      add_keys(kStep);
+    }
+    Own::template wait<0>(packed, of_packed, of_value, of_key);
+    Own::show_copies();
+    meet<kAll>(joint_barrier::kTile);
+    if (count > 0) {
+      begin_queries();
+      Own::template wait<0>(of_query);
+      put_queries();
+    }
+    write_key_gradients<T, kDim>(parameters, of_key, of_value, block.batch, block.key_head,
+                                 block.group, own);
+  }
+}
+
+template <typename T, int kDim, bool kHasMask>
+inline void tensor_attention_joint_gradients(const TensorAttentionBackward& parameters) {
+  constexpr int kFirstOfRest = kJointMultipliers / 32;
+  static_assert(kJointMultipliers == 2 * kGroupThreads && kJointRows == 2 * kGroupRows);
+  DC_SHARED_MEMORY(memory);
+  const JointTiles<kDim> tiles(shared_place(memory));
+  auto* const number = reinterpret_cast<uint32_t*>(memory);
+  if (threadIdx.x == 0) *number = take_number(parameters.joint.turns);
+  __syncthreads();
+  const JointBlock block(parameters, static_cast<int>(*number));
+  __syncthreads();
+  // Of the registers of a multiprocessor a thread has 168 at first.
+  constexpr int kMany = 232, kFew = 40;
+  static_assert(kJointMultipliers * kMany + (kJointThreads - kJointMultipliers) * kFew <=
+                kJointThreads * 168);
+  if (warp() >= kFirstOfRest) {
+    give_registers<kFew>();
+    if (warp() == kFirstOfRest) add_joint_queries<kDim>(parameters, block, tiles);
+    if (warp() >= kFirstOfRest + 2) copy_joint_tiles<T, kDim>(parameters, block, tiles);
+  } else {
+    take_registers<kMany>();
+    multiply_joint_tiles<T, kDim, kHasMask>(
+        parameters, block, tiles,
+        reinterpret_cast<const float*>(memory + (tiles.sums - tiles.keys)));
+  }
+}
+
+// Sums of the chains' gradients of queries: what a thread had of a tile, a thread takes.
+template <typename T, int kDim>
+inline void tensor_attention_query_sums(const TensorAttentionBackward& parameters) {
+  const Attention& of = parameters.all.of;
+  const int tiles = parameters.joint.query_tiles, key_tiles = parameters.joint.key_tiles,
+            heads = static_cast<int>(of.heads),
+            all_tiles = static_cast<int>(of.batch) * heads * tiles,
+            thread = static_cast<int>(threadIdx.x);
+  static_assert(kBlockThreads == kJointMultipliers);
+  for (int i = static_cast<int>(blockIdx.x); i < all_tiles; i += static_cast<int>(gridDim.x)) {
+    const int tile = i % tiles, head = i / tiles % heads, batch = i / tiles / heads;
+    Sums<1, kDim / 8> sums;
+    clear_sums<1, kDim / 8>(sums);
+    for (int chain = 0; chain < JointGradients::chains(of.is_causal); ++chain) {
+      const int unseen = key_tiles - 1 - tile;  // by these queries, of the first chain
+      const bool has = chain == 0
+                           ? !of.is_causal || JointGradients::blocks(key_tiles, true) > unseen
+                           : key_tiles > 1;
+      if (!has) continue;
+      const float* const from =
+          parameters.joint.of_query +
+          joint_place(of, tiles, chain, batch, head, tile) * (kJointRows * kDim) +
+          thread / kGroupThreads * (kGroupRows * kDim) + thread % kGroupThreads * 4;
+#pragma unroll
+      for (int c = 0; c < kDim / 8; ++c) {
+        const Pack<float, 4> part = load_pack<4>(from + c * kGroupThreads * 4);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) sums[0][c][j] += part.at[j];
+      }
+    }
+    write_sums(sums, HeadRows<T>(parameters.all.of_query, batch, head),
+               tile * kJointRows + warp() * 16, static_cast<int>(of.queries), of.scale);
+  }
+}
+
+}  // namespace dc::runtime::kernel::cuda
