@@ -43,14 +43,15 @@ def outcomes(runner, program, names, seconds, environment):
     return found
 
 
-def run_tests(runner, program, batches, seconds, environment=None):
-    """Each batch in a separate process, then what failed or did not run alone, four at a time. True if all passed, and figures."""
+def run_tests(runner, program, batches, seconds, environment=None, at_once=1):
+    """Each batch in a separate process, so many at once, then what failed or did not run alone, four at a time. True if all passed, and figures."""
     ends, environment = runner.left() - seconds, environment or {}
     left = lambda: max(1, runner.left() - ends)
     names = [name for batch in batches for name in batch]
     found = {}
-    for batch in batches:
-        found.update(outcomes(runner, program, batch, left(), environment))
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        for outcome in pool.map(lambda batch: outcomes(runner, program, batch, left(), environment), batches):
+            found.update(outcome)
     again = [name for name in names if found.get(name, "not run") is not None]
     if len(names) > 1:
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
@@ -63,9 +64,9 @@ def run_tests(runner, program, batches, seconds, environment=None):
     return not failed and not figures.get("passed_only_alone"), figures
 
 
-def by_suites(runner, name, seconds):
+def by_suites(runner, name, seconds, at_once=1):
     program = runner.program("tests", name)
-    return run_tests(runner, program, list(tests_of(runner, program, "--gtest_filter=-" + LEFT_OUT).values()), seconds)
+    return run_tests(runner, program, list(tests_of(runner, program, "--gtest_filter=-" + LEFT_OUT).values()), seconds, at_once=at_once)
 
 
 def device(runner):
@@ -76,7 +77,7 @@ def device(runner):
 
 def kernels(runner):
     """Kernels of the step and of the model next to the CPU's."""
-    return by_suites(runner, "dcr_cuda_kernel_test", 100)
+    return by_suites(runner, "dcr_cuda_kernel_test", 100, at_once=4)
 
 
 def samples(runner):
@@ -84,4 +85,4 @@ def samples(runner):
     environment = {} if runner.double else {"DCC_SLOW_TESTS": "1"}
     environment |= {f"DCC_{name.upper()}_SAMPLES": runner.program("tests", name + "_samples.txt") for name in ("aten", "native")}
     program = runner.program("tests", "cuda_samples_test")
-    return run_tests(runner, program, list(tests_of(runner, program).values()), 100, environment)
+    return run_tests(runner, program, list(tests_of(runner, program).values()), 100, environment, at_once=4)
