@@ -12,6 +12,7 @@
 #include "cli/empty_value.h"
 #include "cli/numbers.h"
 #include "runtime/comm/rendezvous.h"
+#include "runtime/kernel/cuda/compiler_process.h"
 #include "src/base/build_id.h"
 #include "src/base/mapped_inputs.h"
 #include "src/base/refused.h"
@@ -385,6 +386,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (dc::runtime::kernel::cuda::serve_compiler(argc, argv)) return 0;
   // Blocks of 1 MiB and more go back to the system when they are freed. By default glibc raises
   // this limit with each one freed, and a compilation's peak is then a tenth above what it uses.
   mallopt(M_MMAP_THRESHOLD, 1 << 20);

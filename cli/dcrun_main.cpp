@@ -17,6 +17,7 @@
 #include "runtime/comm/launch.h"
 #include "runtime/comm/rendezvous.h"
 #include "runtime/exec/open_gpu.h"
+#include "runtime/kernel/cuda/compiler_process.h"
 #include "runtime/plan/file.h"
 #include "runtime/train/settings.h"
 #include "runtime/train/signals.h"
@@ -248,6 +249,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (runtime::kernel::cuda::serve_compiler(argc, argv)) return 0;
   base::open_standard_streams();
   try {
     return run(argc, argv);

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
+#include <string_view>
+#include <vector>
 
 #include "cli/commands/commands.h"
 #include "cli/rank_threads.h"
@@ -10,6 +13,7 @@
 #include "runtime/comm/hosts.h"
 #include "runtime/comm/job_key.h"
 #include "runtime/comm/rendezvous.h"
+#include "runtime/device/cuda/cuda_device.h"
 #include "runtime/exec/open_gpu.h"
 #include "runtime/measure/measure.h"
 #include "src/base/file.h"
@@ -85,6 +89,17 @@ Status make_ready(const ProfileArguments& arguments, int rank, driver::Model& mo
   return {};
 }
 
+// How many different GPUs the ranks have.
+Result<int> count_gpus(runtime::comm::ProcessGroup& job) {
+  using runtime::device::cuda::Uuid;
+  const Uuid own = static_cast<runtime::device::CudaDevice&>(job.device()).uuid();
+  std::vector<Uuid> all(static_cast<size_t>(job.control().size()));
+  DC_RETURN_IF_ERROR(job.control().exchange(&own, sizeof own, all.data()));
+  std::set<std::string_view> different;
+  for (const Uuid& gpu : all) different.emplace(gpu.bytes, sizeof gpu.bytes);
+  return static_cast<int>(different.size());
+}
+
 Status measure(const ProfileArguments& arguments, const runtime::comm::LaunchInfo& launch,
                runtime::comm::ProcessGroup& job) {
   runtime::comm::Communicator& control = job.control();
@@ -106,12 +121,15 @@ Status measure(const ProfileArguments& arguments, const runtime::comm::LaunchInf
   Status written;
   if (launch.rank == 0) written = profile::write_profile(arguments.output, all);
   DC_RETURN_IF_ERROR(runtime::comm::agree(control, std::move(written), "writing the profile"));
+  DC_ASSIGN_OR_RETURN(const int gpus, all.machine.gpu ? count_gpus(job) : Result<int>(0));
   if (launch.rank != 0) return {};
   const auto fused = static_cast<int64_t>(all.alone.size());
   const std::string alone =
       arguments.fusions > 0 ? ", " + base::count_of(fused, "fused kernel") + " alone" : "";
+  const std::string own =
+      gpus == launch.world ? "a GPU each" : base::count_of(gpus, "GPU") + " together";
   const std::string where =
-      all.machine.gpu ? "a GPU each, " + all.machine.gpu->name
+      all.machine.gpu ? own + ", " + all.machine.gpu->name
                       : base::count_of(arguments.threads, "thread") + " each on " + all.machine.cpu;
   std::printf("%s: %zu kernels%s, %zu collective sizes, %s with %s\n", arguments.output.c_str(),
               all.kernels.size(), alone.c_str(), all.collectives.size(),

@@ -25,6 +25,8 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual base::DeviceKind kind() const = 0;
+  // Whether the host goes on while streams work.
+  virtual bool works_beside_host() const { return false; }
 
   // Memory is zero-filled and aligned to a page. OutOfMemory (80) if there is none.
   virtual base::Result<std::unique_ptr<DeviceMemory>> allocate(int64_t bytes) = 0;

@@ -38,6 +38,7 @@ class HostStream final : public Stream {
   bool wait(Event& event, uint32_t value) override;
   void write_timestamp(Timestamp& to) override;  // of such a device
   base::Status drain() override { return base::ok_status(); }
+  bool is_at_rest() const override { return true; }
 };
 
 }  // namespace dc::runtime::device

@@ -34,6 +34,8 @@ class Stream {
   // The host sleeps until everything issued is done. The first failure of it, of this and of every
   // later call: Unavailable (69), OutOfMemory (80).
   virtual base::Status drain() = 0;
+  // Whether everything issued is done; also when the device has failed.
+  virtual bool is_at_rest() const = 0;
 
   // For work that the host's cores do on this stream: where they find what lies at an address.
   // Only while that work runs; nothing else on the host may look there.

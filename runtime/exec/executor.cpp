@@ -32,7 +32,9 @@ class PlanExecutor final : public Executor {
   void observe(Observer observer) override { issuer_->observe(std::move(observer)); }
   device::Stream& compute() const override { return bound_->stream(0); }
   void at_end_of_runs(AtEnd at_end) override { issuer_->at_end_of_runs(std::move(at_end)); }
-  Status run(int32_t program) override { return issuer_->run(program); }
+  Status run(int32_t program, const Meanwhile& meanwhile) override {
+    return issuer_->run(program, meanwhile);
+  }
   base::Result<std::vector<int64_t>> time(int32_t program) override {
     DC_ASSIGN_OR_RETURN(const ProgramTimes* times, timed(program, ProgramTimes::Of::Instructions));
     return times->read(bound_->plan().programs[static_cast<size_t>(program)].instructions.size());
@@ -55,7 +57,7 @@ class PlanExecutor final : public Executor {
     std::unique_ptr<ProgramTimes>& times = times_[{program, of}];
     if (times == nullptr) times = std::make_unique<ProgramTimes>(device(), of);
     issuer_->write_times(times.get());
-    Status status = issuer_->run(program);
+    Status status = issuer_->run(program, {});
     issuer_->write_times(nullptr);
     DC_RETURN_IF_ERROR(std::move(status));
     DC_RETURN_IF_ERROR(issuer_->finish());

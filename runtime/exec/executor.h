@@ -50,7 +50,11 @@ class Executor {
   // Runs one program of the step once. No allocation outside aten kernels, no lookup by name, no
   // logging. After a failure on any stream every later call returns the same failure.
   // Collectives that a later run waits for may still be under way when it returns.
-  virtual base::Status run(int32_t program) = 0;
+  // `meanwhile`: called once all is issued, for what the host does while the device works; never
+  // where the host's cores are the device.
+  using Meanwhile = std::function<void()>;
+  virtual base::Status run(int32_t program, const Meanwhile& meanwhile) = 0;
+  base::Status run(int32_t program) { return run(program, {}); }
   // Runs the program once, waits until nothing is under way, and says how long each of its
   // instructions took compute, by timestamps on its stream: nanoseconds by instruction, from the
   // end of the one before to its own, 0 for those of other streams. What is launched as a graph by
@@ -67,8 +71,9 @@ class Executor {
     int64_t exposed_ns = 0;  // compute waited: for other streams, or in collectives on its stream
   };
   virtual CommunicationTime communication_time() const = 0;  // between runs
-  // How long the host waited for the device, since prepare; 0 where the host's cores are the
-  // device.
+  // How long the device worked while the host waited for it or did the work of `meanwhile`, since
+  // prepare. A `meanwhile` that outlasts the device does not count. 0 where the host's cores are
+  // the device.
   virtual int64_t waited_ns() const = 0;
   struct ProviderCounts {
     int aten = 0, native = 0, fused = 0, collectives = 0, copies = 0;

@@ -17,7 +17,7 @@ class Issuer {
   // As Executor's functions of these names.
   virtual void observe(Executor::Observer observer) = 0;
   virtual void at_end_of_runs(Executor::AtEnd at_end) = 0;
-  virtual base::Status run(int32_t program) = 0;
+  virtual base::Status run(int32_t program, const Executor::Meanwhile& meanwhile) = 0;
   // Runs from now on write them, each of one program; null: they write none.
   virtual void write_times(ProgramTimes* times) = 0;
   virtual base::Status finish() = 0;

@@ -57,7 +57,7 @@ class StreamIssuer final : public Issuer {
   void write_times(ProgramTimes* times) override { times_ = times; }
   void at_end_of_runs(Executor::AtEnd at_end) override { at_end_ = std::move(at_end); }
 
-  Status run(int32_t program) override {
+  Status run(int32_t program, const Executor::Meanwhile& meanwhile) override {
     if (failure_.happened()) return failure_.status();
     BoundProgram& what = bound_.program(program);
     // Streams that go on from a run without a graph do not know of one.
@@ -67,6 +67,7 @@ class StreamIssuer final : public Issuer {
     ++what.runs;
     DC_RETURN_IF_ERROR(as_graph ? launch(program, what.runs) : issue_all(program, what.runs));
     if (at_end_) at_end_(bound_.stream(0));
+    if (meanwhile) work_meanwhile(meanwhile);
     return as_graph || what.leaves_running ? finish(0) : finish();
   }
 
@@ -80,6 +81,13 @@ class StreamIssuer final : public Issuer {
   int64_t waited_ns() const override { return waited_.count(); }
 
  private:
+  void work_meanwhile(const Executor::Meanwhile& work) {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    const auto spent = std::chrono::steady_clock::now() - begin;
+    if (!bound_.stream(0).is_at_rest()) waited_ += spent;
+  }
+
   // A collective that was ended before its time leaves its stream without an error.
   Status finish(size_t stream) {
     const auto begin = std::chrono::steady_clock::now();

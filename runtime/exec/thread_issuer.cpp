@@ -55,7 +55,7 @@ class ThreadIssuer final : public Issuer {
   void write_times(ProgramTimes* times) override { times_of_run_ = times; }
   void at_end_of_runs(Executor::AtEnd at_end) override { at_end_ = std::move(at_end); }
 
-  Status run(int32_t program) override {
+  Status run(int32_t program, const Executor::Meanwhile&) override {
     BoundProgram& what = bound_.program(program);
     auto& queues = queues_[static_cast<size_t>(program)];
     if (!failure_.happened()) {

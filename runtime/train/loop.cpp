@@ -78,13 +78,24 @@ Result<Loop> Loop::create(const plan::Plan& plan, exec::Executor& executor, Data
     loop.rng_ = std::move(rng);
   }
   for (const plan::Input& input : plan.inputs) {
-    const bool scale = input.role == plan::InputRole::LossScale;
-    DC_ASSIGN_OR_RETURN(
-        kernel::HostCopy own,
-        kernel::HostCopy::for_streams(executor.device(), executor.tensor(input.tensor)));
-    (scale ? loop.loss_scales_ : loop.inputs_).push_back(std::move(own));
+    const kernel::BoundTensor tensor = executor.tensor(input.tensor);
+    const auto add_copy = [&](std::vector<kernel::HostCopy>& to) -> Status {
+      DC_ASSIGN_OR_RETURN(kernel::HostCopy own,
+                          kernel::HostCopy::for_streams(executor.device(), tensor));
+      to.push_back(std::move(own));
+      return {};
+    };
+    if (input.role == plan::InputRole::LossScale) {
+      DC_RETURN_IF_ERROR(add_copy(loop.loss_scales_));
+      continue;
+    }
+    for (Batch& batch : loop.batches_) {
+      // Where the host's cores are the device nothing is made ahead.
+      if (&batch != loop.batches_.data() && !executor.device().works_beside_host()) continue;
+      DC_RETURN_IF_ERROR(add_copy(batch.inputs));
+      batch.to_fill.push_back(batch.inputs.back().tensor());
+    }
   }
-  for (const kernel::HostCopy& input : loop.inputs_) loop.to_fill_.push_back(input.tensor());
   return loop;
 }
 
@@ -102,10 +113,19 @@ void Loop::write_scalars(int64_t step, bool stop) {
   copies_.table.upload(compute, cell * kCell, kCell);
 }
 
-Status Loop::run_micro_batch(int64_t step, int64_t micro_batch, int32_t program) {
-  DC_RETURN_IF_ERROR(data_->fill(step, micro_batch, to_fill_));
+void Loop::fill(Batch& batch, int64_t step, int64_t micro_batch) {
+  batch.step = step;
+  batch.micro_batch = micro_batch;
+  batch.filled = data_->fill(step, micro_batch, batch.to_fill);
+}
+
+Status Loop::run_micro_batch(int64_t step, int64_t micro_batch, int32_t program,
+                             const Meanwhile& meanwhile) {
+  Batch& batch = batches_[batch_];
+  if (batch.step != step || batch.micro_batch != micro_batch) fill(batch, step, micro_batch);
+  DC_RETURN_IF_ERROR(batch.filled);
   device::Stream& compute = executor_->compute();
-  for (const kernel::HostCopy& input : inputs_) input.upload(compute, 0, input.bytes());
+  for (const kernel::HostCopy& input : batch.inputs) input.upload(compute, 0, input.bytes());
   if (rng_) {
     auto* rng = rng_->as<uint64_t>();
     rng[base::kRngSeed] = settings_->optimizer.seed;
@@ -118,15 +138,21 @@ Status Loop::run_micro_batch(int64_t step, int64_t micro_batch, int32_t program)
     kernel::store_real(scale.tensor().dtype, scale.tensor().data, settings_->loss_scale);
     scale.upload(compute, 0, scale.bytes());
   }
-  return executor_->run(program);
+  const auto ahead = [&] {
+    const bool is_last = micro_batch + 1 == plan_->accumulation;
+    if (!meanwhile(is_last)) return;
+    batch_ = 1 - batch_;
+    fill(batches_[batch_], is_last ? step + 1 : step, is_last ? 0 : micro_batch + 1);
+  };
+  return executor_->run(program, std::ref(ahead));
 }
 
-Status Loop::run(int64_t step, bool stop) {
+Status Loop::run(int64_t step, bool stop, const Meanwhile& meanwhile) {
   write_scalars(step, stop);
   int64_t micro_batch = 0;
   for (const plan::ProgramRun& run : plan_->step) {
     for (int32_t i = 0; i < run.repeat; ++i) {
-      Status status = run_micro_batch(step, micro_batch, run.program);
+      Status status = run_micro_batch(step, micro_batch, run.program, meanwhile);
       if (!status.ok()) {
         return std::move(status).add_context("in step " + std::to_string(step + 1) +
                                              ", micro-batch " + std::to_string(micro_batch + 1));

@@ -1,6 +1,8 @@
 // Loop: the steps of a run, on a prepared executor.
 #pragma once
 
+#include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,9 +29,14 @@ class Loop {
   static base::Result<Loop> create(const plan::Plan& plan, exec::Executor& executor,
                                    DataSource& data, const RunSettings& settings, int rank);
 
+  // What else the host does while a device works on a micro-batch, the last one of the step or
+  // another. Whether the next inputs may be made then, which are those of the next step after the
+  // last micro-batch.
+  using Meanwhile = std::function<bool(bool is_last)>;
   // Runs step `step` (0 for the first): every program with its inputs.
   // `stop`: this rank asks all to stop after this step, as a signal would.
-  base::Status run(int64_t step, bool stop = false);
+  // `meanwhile` is called for each micro-batch, but never where the host's cores are the device.
+  base::Status run(int64_t step, bool stop, const Meanwhile& meanwhile);
   StepResult result() const;  // of the last step
 
   // After a step that was not finite: "loss", or the first parameter in signature order whose
@@ -48,8 +55,17 @@ class Loop {
   };
   Loop(const plan::Plan& plan, exec::Executor& executor, DataSource& data,
        const RunSettings& settings, int rank, Copies copies);
+  // The host's copies of a micro-batch's inputs.
+  struct Batch {
+    std::vector<kernel::HostCopy> inputs;      // in the order of the data request
+    std::vector<kernel::BoundTensor> to_fill;  // the same, as the data source takes them
+    int64_t step = -1, micro_batch = -1;       // whose inputs are there; -1: none
+    base::Status filled;
+  };
   void write_scalars(int64_t step, bool stop);
-  base::Status run_micro_batch(int64_t step, int64_t micro_batch, int32_t program);
+  void fill(Batch& batch, int64_t step, int64_t micro_batch);
+  base::Status run_micro_batch(int64_t step, int64_t micro_batch, int32_t program,
+                               const Meanwhile& meanwhile);
   const double* table_row(int64_t rank) const;
   bool updated_in_part(const plan::Parameter& parameter) const;
 
@@ -58,8 +74,9 @@ class Loop {
   DataSource* data_;
   const RunSettings* settings_;
   int rank_;
-  std::vector<kernel::HostCopy> inputs_;       // in the order of the data request
-  std::vector<kernel::BoundTensor> to_fill_;   // the same, as the data source takes them
+  // In turns: those of a micro-batch may be on their way to the device while the next are made.
+  std::array<Batch, 2> batches_;
+  size_t batch_ = 0;                           // of the present micro-batch
   std::vector<kernel::HostCopy> loss_scales_;  // at most one
   Copies copies_;
   std::optional<kernel::HostCopy> rng_;  // nothing when the plan draws nothing

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <string_view>
 
 #include "runtime/train/signals.h"
@@ -52,6 +53,11 @@ void print(std::string_view text) {
       return;  // stdout has no reader any more; the metrics file is the record
     }
   }
+}
+
+// Without the sign that a NaN may have: it says nothing.
+double unsigned_nan(double value) {
+  return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
 }
 
 double per_second(const StepFacts& facts) {
@@ -100,8 +106,8 @@ void Report::step(const StepFacts& facts) {
   clear();
   char line[256];
   std::snprintf(line, sizeof(line), "step %lld loss %.6f grad_norm %.6f lr %.6g tokens/s %.0f\n",
-                static_cast<long long>(facts.step), facts.loss, facts.grad_norm, facts.lr,
-                per_second(facts));
+                static_cast<long long>(facts.step), unsigned_nan(facts.loss),
+                unsigned_nan(facts.grad_norm), facts.lr, per_second(facts));
   print(line);
   spent_ms_ += facts.step_ms;
   collective_ms_ += facts.collective_ms;
@@ -122,7 +128,7 @@ void Report::evaluation(const EvaluationFacts& facts) const {
   clear();
   char line[256];
   std::snprintf(line, sizeof(line), "step %lld eval_loss %.6f samples %lld ms %.0f\n",
-                static_cast<long long>(facts.step), facts.loss,
+                static_cast<long long>(facts.step), unsigned_nan(facts.loss),
                 static_cast<long long>(facts.samples), facts.ms);
   print(line);
   if (std::isfinite(facts.loss)) return;

@@ -296,6 +296,7 @@ class Session {
     sent_before_ = executor_->traffic();
     waited_before_ns_ = executor_->waited_ns();
     account_ = Clock::now();
+    checked_ = start_.step;
     while (!outcome.stopped && outcome.steps < options_.steps) {
       DC_ASSIGN_OR_RETURN(const StepResult result, one_step(loop, outcome.steps));
       if (!result.finite) return not_finite(loop, outcome.steps);
@@ -338,9 +339,17 @@ class Session {
       });
     }
     const auto start = Clock::now();
-    if (problem_.ok() && step + 1 < options_.steps) problem_ = data_->check(step + 1);
-    DC_RETURN_IF_ERROR(loop.run(step, !problem_.ok()));
+    check_data(step + 1);
+    const bool stops = !problem_.ok();
+    Status ran = loop.run(step, stops, [&](bool is_last) {
+      write_row();
+      if (!is_last) return true;
+      check_data(step + 2);
+      return step + 1 < options_.steps && !stops;
+    });
     const std::chrono::duration<double, std::milli> spent = Clock::now() - start;
+    write_row();
+    DC_RETURN_IF_ERROR(std::move(ran));
     if (dump_) {
       executor_->observe(nullptr);
       DC_RETURN_IF_ERROR(dump_->finish());
@@ -370,14 +379,35 @@ class Session {
     sent_before_ = sent;
     spent_before_ = spent_so_far;
     facts.host_ms = host_ms();
-    report_.step(facts);
-    add_metrics(facts);
+    row_ = facts;
+    // Else it is written while the device works on the next step.
+    const bool something_follows =
+        (evaluation_ && evaluation_->is_due(step + 1, options_.steps)) ||
+        (options_.save_every > 0 && (step + 1) % options_.save_every == 0);
+    if (is_last || !result.finite || something_follows || !job_.device().works_beside_host()) {
+      write_row();
+    }
     return result;
+  }
+
+  // Of the last step, unless it is written.
+  void write_row() {
+    if (!row_) return;
+    report_.step(*row_);
+    add_metrics(*row_);
+    row_.reset();
+  }
+
+  // Whether this rank's rows up to a step can be read.
+  void check_data(int64_t step) {
+    if (!problem_.ok() || step >= options_.steps || step <= checked_) return;
+    problem_ = data_->check(step);
+    checked_ = step;
   }
 
   // Since the account of the step before; evaluations and saves between are part of it.
   std::optional<double> host_ms() {
-    if (job_.device().kind() != base::DeviceKind::Cuda) return std::nullopt;
+    if (!job_.device().works_beside_host()) return std::nullopt;
     const auto now = Clock::now();
     const int64_t waited_ns = executor_->waited_ns();
     const std::chrono::nanoseconds busy =
@@ -489,7 +519,9 @@ class Session {
   int64_t across_hosts_ = 0;  // bytes that this rank sent to other hosts in its steps
   exec::Executor::CommunicationTime spent_before_;
   int64_t waited_before_ns_ = 0;
-  Clock::time_point account_;  // when it ended
+  std::optional<StepFacts> row_;  // of the last step, while it is not written
+  int64_t checked_ = 0;           // data is, up to this step
+  Clock::time_point account_;     // when it ended
 };
 
 }  // namespace

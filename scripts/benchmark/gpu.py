@@ -8,21 +8,21 @@ import argparse
 import html
 import json
 import os
-import statistics
 import sys
 import time
 import traceback
 
-import gpu_peer
+from gpu_benchmark import EarlyCompilation, benchmark, start
+from gpu_faults import faults
 from gpu_predictions import offload, predictions
 from gpu_profile import profile
-from gpu_runner import Failed, Runner
+from gpu_runner import Runner
 from gpu_tests import device, kernels, samples
-from gpu_training import ranks, sanitizer, train, training
+from gpu_training import ranks, sanitizer, training
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SECONDS = 525  # of all
-REACHED_TFLOPS = 790  # of dense bf16 products of an H100 or H200, as measured by others
+MOST_WAIT_S = 15  # for PyTorch's early compilation, when the first timed stage begins
 
 
 def machine(runner):
@@ -38,51 +38,8 @@ def machine(runner):
     return runner.gpus > 0 and figures["libraries"]["nvrtc"] is not None, figures
 
 
-def median(times):
-    return {"median_ms": statistics.median(times), "least_ms": min(times), "most_ms": max(times), "steps": len(times)}
-
-
-def run_ours(runner):
-    began = time.monotonic()
-    rows, _ = train(runner, "large", steps=13, saves=False, seconds=90)
-    times = [row["step_ms"] for row in rows]
-    # All that is not steps 2 to 13: starting, drawing weights, compiling kernels, the first step, ending.
-    return times[3:], {"loss": rows[-1]["loss"], "other_s": time.monotonic() - began - sum(times[1:]) / 1e3}
-
-
-def run_peer(runner, kind):
-    environment = {
-        **os.environ,
-        "TORCHINDUCTOR_CACHE_DIR": os.path.join(runner.scratch, "inductor"),
-        "TRITON_CACHE_DIR": os.path.join(runner.scratch, "triton"),
-    }
-    said = runner.run([sys.executable, os.path.join(HERE, "gpu_peer.py"), "--kind", kind, "--steps", "10"], 150, environment)
-    made = json.loads([line for line in said.splitlines() if line.startswith('{"step_ms"')][-1])
-    return made.pop("step_ms"), made
-
-
-def benchmark(runner, note):
-    """A Llama of a billion parameters, 4096 tokens, bf16: dcrun and PyTorch in turns."""
-    if runner.double:
-        return True, {"left_out": "a double has no speed"}
-    figures, times = {}, {}
-    for kind in ("dcrun", "eager", "dcrun", "reduce-overhead", "dcrun", "max-autotune-no-cudagraphs"):
-        try:
-            measured, more = run_ours(runner) if kind == "dcrun" else run_peer(runner, kind)
-            times.setdefault(kind, []).extend(measured)
-            share = gpu_peer.flops_of_step() / (statistics.median(times[kind]) * 1e-3) / (REACHED_TFLOPS * 1e12)
-            figures[kind] = {**median(times[kind]), "share_of_790_tflops": share, **more}
-        except (Failed, OSError, ValueError, IndexError) as error:
-            figures.setdefault(kind, {})["failed"] = str(error)
-        note(figures)
-    ours = figures["dcrun"].get("median_ms")
-    for kind, row in figures.items():
-        if ours and kind != "dcrun" and "median_ms" in row:
-            row["times_as_long_as_dcrun"] = row["median_ms"] / ours
-    return all("failed" not in row for row in figures.values()), figures
-
-
-STAGES = (machine, device, training, kernels, samples, ranks, profile, predictions, offload, sanitizer, benchmark)
+STAGES = (machine, start, device, training, kernels, samples, ranks, faults, sanitizer, profile, predictions, offload, benchmark)
+TIMED = (profile, predictions, offload, benchmark)  # nothing else may run meanwhile
 
 
 def write(out, report):
@@ -135,7 +92,13 @@ def main():
     os.makedirs(arguments.out, exist_ok=True)
     runner = Runner(arguments.bundle, arguments.double, arguments.seconds)
     report = {"is_double": bool(arguments.double), "stages": []}
-    ok = [run_stage(stage, runner, report, arguments.out) for stage in chosen]
+    ok, early = [], None
+    for stage in chosen:
+        if early and stage in TIMED:
+            report["early_compilation"], early = early.end(MOST_WAIT_S), None
+        ok.append(run_stage(stage, runner, report, arguments.out))
+        if stage is start and benchmark in chosen and not runner.double:
+            early = EarlyCompilation(runner)
     runner.close()
     return 0 if all(ok) else 1
 

@@ -4,6 +4,7 @@ import concurrent.futures
 import json
 import os
 import shutil
+import time
 
 from gpu_runner import Failed
 from gpu_tests import by_suites
@@ -23,12 +24,14 @@ def train(runner, name, *options, **more):
 
 
 def train_plan(runner, plan, *options, world=1, steps=STEPS, seconds=60, saves=True, before=(), **more):
-    """Rows of metrics, each with what carried the collectives, and the saved bytes."""
+    """Rows of metrics, and the saved bytes. Rows say what carried the collectives, what the start took, and when the last of them was written: seconds from the start."""
     folder = runner.folder()
     metrics, saved = os.path.join(folder, "metrics.jsonl"), os.path.join(folder, "saved.safetensors")
     command = [*before, runner.program("bin", "dcrun"), *(["-n", str(world)] if world > 1 else []), plan]
     command += ["--weights", "init:1", "--data", "synthetic:1", "--steps", str(steps), "--metrics", metrics, "--device", "cuda"]
+    began = time.time()
     runner.run([*command, *(["--save", saved] if saves else []), *options], seconds, **more)
+    written = os.path.getmtime(metrics) - began
     with open(metrics) as file:
         rows = [json.loads(line) for line in file]
     tensors = b""
@@ -36,7 +39,8 @@ def train_plan(runner, plan, *options, world=1, steps=STEPS, seconds=60, saves=T
         with open(saved, "rb") as file:
             tensors = file.read()
     shutil.rmtree(folder)
-    return [row | {"communicator": rows[0]["communicator"]} for row in rows if "loss" in row], tensors
+    of_run = {"communicator": rows[0]["communicator"], "start": rows[0]["start"], "written_s": written}
+    return [row | of_run for row in rows if "loss" in row], tensors
 
 
 def worst_difference(expected, rows):

@@ -25,7 +25,7 @@ using dc::gpu_double::Stream;
 namespace cuda = dc::runtime::device::cuda;
 
 constexpr int kInvalidValue = 1, kIllegalAddress = 700, kNotFound = 500, kInvalidImage = 200;
-constexpr int kInvalidHandle = 400, kNotReady = 600;
+constexpr int kInvalidHandle = 400;
 // Of captures: forbidden within one, streams that have not come back, an event from outside, an
 // event of one that is over.
 constexpr int kUnsupported = 900, kUnjoined = 904, kIsolation = 905, kCapturedEvent = 907;
@@ -243,6 +243,10 @@ int cuStreamSynchronize(cuda::StreamHandle stream) {
   DC_MAY_FAIL(cuStreamSynchronize);
   return 0;
 }
+int cuStreamQuery(cuda::StreamHandle stream) {
+  if (of(stream).captured.recording != nullptr) return kUnsupported;
+  return of(stream).is_at_rest() ? dc::gpu_double::lasting_error() : cuda::kNotReady;
+}
 int cuStreamWaitEvent(cuda::StreamHandle stream, cuda::EventHandle event, unsigned) {
   DC_MAY_FAIL(cuStreamWaitEvent);
   dc::gpu_double::Captured &own = of(stream).captured, &other = of(event).captured;
@@ -349,7 +353,7 @@ int cuEventElapsedTime(float* milliseconds, cuda::EventHandle begin, cuda::Event
     Event& event = of(i == 0 ? begin : end);
     const std::lock_guard lock(event.mutex);
     if (!event.keeps_time || event.recorded == 0) return kInvalidHandle;
-    if (event.reached < event.recorded) return kNotReady;
+    if (event.reached < event.recorded) return cuda::kNotReady;
     times[i] = event.time_ns;
   }
   *milliseconds = static_cast<float>(static_cast<double>(times[1] - times[0]) * 1e-6);

@@ -289,6 +289,11 @@ void Stream::drain() {
   changed_.wait(lock, [this] { return work_.empty() && !busy_; });
 }
 
+bool Stream::is_at_rest() {
+  const std::lock_guard lock(mutex_);
+  return work_.empty() && !busy_;
+}
+
 void Stream::run() {
   const int64_t longest = number("DOUBLE_PAUSE_US", 50);
   std::unique_lock lock(mutex_);

@@ -116,6 +116,7 @@ class Stream {
   // Work that is captured is not done.
   void add(std::function<void()> work);
   void drain();
+  bool is_at_rest();
 
   static std::vector<Stream*> all();
 

@@ -92,7 +92,14 @@ class CudaProfileTest(unittest.TestCase):
         self.assertIn("1 rank with a GPU each, a GPU that is none", said)
 
     def test_two_ranks(self):
-        self.check(profile_of(2)[1], 2)
+        _, document, said = profile_of(2)
+        self.check(document, 2)
+        self.assertIn("2 ranks with a GPU each, a GPU that is none", said)
+
+    def test_two_ranks_on_one_gpu(self):
+        _, document, said = profile(classifier(), 2, DOUBLE_GPUS="1")
+        self.assertEqual(document["machine"]["communicator"], "ipc")
+        self.assertIn("2 ranks with 1 GPU together, a GPU that is none", said)
 
     def compiled(self, model, *options):
         """(the report, path of the plan, notes on stderr)"""

@@ -3,12 +3,14 @@
 Nothing about GPUs follows from it.
 """
 
+import itertools
 import os
 import sys
 import time
 import unittest
 
 import torch
+from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional as F
 
@@ -169,6 +171,55 @@ class CudaTest(unittest.TestCase):
         self.assertEqual(caught.exception.code, code, caught.exception)
         self.assertIn(text, str(caught.exception))
         self.assertLess(time.monotonic() - begin, 60)
+
+    def ended(self, plan, world, data, steps, *options, **more):
+        """Exit code, what was said at the end, rows of metrics, of a run with these data."""
+        metrics = running.fresh(".jsonl")
+        arguments = [plan, "--weights", self.model, "--data", data, "--steps", str(steps), "--metrics", metrics, *options]
+        surroundings = {**os.environ, **environment(DOUBLE_PAUSE_US="0", **more)}
+        try:
+            running.run(running.launch("dcrun", world, arguments), env=surroundings)
+            code, sentence = 0, ""
+        except running.CommandFailed as failure:
+            code, sentence = failure.code, str(failure)
+        return code, sentence, running.read_metrics(metrics)[1]
+
+    def test_rows_and_ends_are_of_their_steps(self):
+        """As on the CPU, though a GPU's inputs are read while it works on the step before, and a row is written while it works on the next one."""
+        generator = torch.Generator().manual_seed(1)
+        good = {"x": torch.randn(16 * 6, 12, generator=generator), "labels": torch.randint(5, (16 * 6,), generator=generator)}
+        nan = good["x"].clone()
+        nan[16 * 4 + 2, 5] = float("nan")
+        cases = (("good", good, 0, ""), ("not finite", good | {"x": nan}, 84, "is not finite in step {}; nothing was updated"))
+        for (name, tensors, code, text), (world, accumulation) in itertools.product(cases, ((1, 1), (1, 2), (2, 1))):
+            with self.subTest(name=name, world=world, accumulation=accumulation):
+                data, per_step = running.fresh(".safetensors"), world * accumulation
+                save_file(tensors, data)
+                plan = running.compile_plan(self.model, world, 2 * (world - 1), accumulation)
+                expected, got = (self.ended(plan, world, data, 6 // per_step, *options) for options in ((), CUDA))
+                self.assertEqual([got[0], expected[0]], [code, code], got[1] + expected[1])
+                last = 4 // per_step + 1 if code else 6 // per_step
+                for _, sentence, rows in (expected, got):
+                    self.assertIn(text.format(last), sentence)
+                    self.assertEqual([row["step"] for row in rows], list(range(1, last + 1)))
+                for one, other in zip(expected[2], got[2], strict=True):
+                    if isinstance(one["loss"], float):
+                        self.assertAlmostEqual(one["loss"], other["loss"], delta=2e-5 * abs(one["loss"]))
+
+    def test_data_that_end_a_run(self):
+        """A label that there is not, in step 4: the run ends after step 3, as on the CPU, and checkpoints are those of their steps."""
+        labels = torch.randint(5, (16 * 6,), generator=torch.Generator().manual_seed(1))
+        labels[16 * 3 + 7] = 99
+        data, plan = running.fresh(".safetensors"), running.compile_plan(self.model, 1, 0)
+        save_file({"x": torch.ones(16 * 6, 12), "labels": labels}, data)
+        for options in ((), CUDA):
+            with self.subTest(options=options):
+                saved = os.path.dirname(running.fresh())
+                code, sentence, rows = self.ended(plan, 1, data, 6, "--save", saved, "--save-every", "2", *options)
+                self.assertEqual(code, 65, sentence)
+                self.assertIn("found after step 3", sentence)
+                self.assertEqual([row["step"] for row in rows], [1, 2, 3])
+                self.assertEqual(sorted(name for name in os.listdir(saved) if name.startswith("step")), ["step-00000002", "step-00000003"])
 
     def test_what_is_missing_is_named(self):
         for world in (1, 2):

@@ -224,6 +224,11 @@ Status CudaStream::drain() {
   return failed_;
 }
 
+bool CudaStream::is_at_rest() const {
+  use();
+  return driver_.query_stream(handle_) != cuda::kNotReady;
+}
+
 // Fills, and copies from pageable memory, go on after the call; streams do not wait for them.
 int CudaDevice::finish() const { return driver_.synchronize_stream(nullptr); }
 

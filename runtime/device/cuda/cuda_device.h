@@ -21,6 +21,7 @@ class CudaStream final : public Stream {
   bool wait(Event& event, uint32_t value) override;
   void write_timestamp(Timestamp& to) override;  // of this device
   base::Status drain() override;
+  bool is_at_rest() const override;
 
   // Writes a number, when everything issued before is done, into 4 bytes of host memory that the
   // device allocated or registered.
@@ -53,6 +54,7 @@ class CudaDevice final : public Device {
   CudaDevice(const cuda::Driver& driver, cuda::Context context, int ordinal)
       : driver_(driver), context_(context), ordinal_(ordinal) {}
   base::DeviceKind kind() const override { return base::DeviceKind::Cuda; }
+  bool works_beside_host() const override { return true; }
 
   base::Result<std::unique_ptr<DeviceMemory>> allocate(int64_t bytes) override;
   // Unsupported (81): memory of a GPU is not made of a host's descriptor.

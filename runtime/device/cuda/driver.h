@@ -42,7 +42,7 @@ struct IpcHandle {
 };
 
 // Results (CUresult) that are told apart.
-inline constexpr int kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100;
+inline constexpr int kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100, kNotReady = 600;
 // Attributes of devices (CUdevice_attribute).
 inline constexpr int kClockRate = 13, kMultiprocessors = 16, kMemoryClockRate = 36, kMajor = 75,
                      kMinor = 76, kSharedBytesOfBlock = 97;
@@ -93,6 +93,7 @@ inline constexpr int kCaptureThreadLocal = 1;
     (StreamHandle* stream, unsigned flags, int priority))                                         \
   f(cuStreamDestroy_v2, destroy_stream, (StreamHandle stream))                                    \
   f(cuStreamSynchronize, synchronize_stream, (StreamHandle stream))                               \
+  f(cuStreamQuery, query_stream, (StreamHandle stream))                                           \
   f(cuStreamWaitEvent, wait_event, (StreamHandle stream, EventHandle event, unsigned flags))      \
   f(cuStreamWriteValue32_v2, write_value,                                                         \
     (StreamHandle stream, Address to, uint32_t value, unsigned flags))                            \

@@ -49,6 +49,38 @@ std::string KernelCompiler::path_of(const KernelSource& source) const {
          std::string(base::kKernelExtension);
 }
 
+std::string KernelCompiler::compile_in_process(const KernelSource& source) {
+  std::unique_ptr<CompilerProcess> process;
+  {
+    const std::lock_guard lock(processes_);
+    if (!idle_.empty()) {
+      process = std::move(idle_.back());
+      idle_.pop_back();
+    }
+  }
+  if (process == nullptr) process = CompilerProcess::start();
+  if (process == nullptr) return "";
+  std::string code = process->compile(source, architecture_, driver_version_);
+  const std::lock_guard lock(processes_);
+  if (!code.empty()) idle_.push_back(std::move(process));
+  return code;
+}
+
+void KernelCompiler::end_processes() {
+  const std::lock_guard lock(processes_);
+  idle_.clear();
+}
+
+// What a process does not compile is compiled here, which says why it cannot be.
+base::Result<std::string> KernelCompiler::compile_anew(const KernelSource& source) {
+  if (const std::unique_lock own(here_, std::try_to_lock); own.owns_lock())
+    return nvrtc_.compile(source, architecture_);
+  std::string code = compile_in_process(source);
+  if (code.empty()) return nvrtc_.compile(source, architecture_);
+  ++by_processes_;
+  return code;
+}
+
 base::Result<std::string> KernelCompiler::compile(const KernelSource& source) {
   const std::string path = directory_.empty() ? "" : path_of(source);
   if (!path.empty()) {
@@ -58,7 +90,7 @@ base::Result<std::string> KernelCompiler::compile(const KernelSource& source) {
       return *std::move(code);
     }
   }
-  DC_ASSIGN_OR_RETURN(std::string code, nvrtc_.compile(source, architecture_));
+  DC_ASSIGN_OR_RETURN(std::string code, compile_anew(source));
   ++compiled_;
   if (!path.empty()) keep_code(path, code);
   return code;

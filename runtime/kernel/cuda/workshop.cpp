@@ -62,12 +62,12 @@ Result<std::unique_ptr<Workshop>> Workshop::open(CudaDevice& device) {
   int version = 0;
   (void)device.driver().driver_version(&version);
   DC_ASSIGN_OR_RETURN(Nvrtc nvrtc, Nvrtc::open(version));
-  return std::unique_ptr<Workshop>(new Workshop(device, std::move(nvrtc)));
+  return std::unique_ptr<Workshop>(new Workshop(device, std::move(nvrtc), version));
 }
 
-Workshop::Workshop(CudaDevice& device, Nvrtc nvrtc)
+Workshop::Workshop(CudaDevice& device, Nvrtc nvrtc, int driver_version)
     : device_(device),
-      compiler_(std::move(nvrtc), device.architecture(), base::cache_directory()) {}
+      compiler_(std::move(nvrtc), device.architecture(), driver_version, base::cache_directory()) {}
 
 Workshop::~Workshop() {
   device_.use();
@@ -155,6 +155,7 @@ void Workshop::compile_listed() {
     DC_ASSIGN_OR_RETURN(codes[at], compiler_.compile(listed_[at]));
     return {};
   });
+  compiler_.end_processes();
   for (size_t i = 0; i < listed_.size(); ++i)
     if (!codes[i].empty()) compiled_[listed_[i].text] = std::move(codes[i]);
   listed_.clear();

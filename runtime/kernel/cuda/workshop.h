@@ -78,7 +78,7 @@ class Workshop {
   }
 
  private:
-  Workshop(device::CudaDevice& device, Nvrtc nvrtc);
+  Workshop(device::CudaDevice& device, Nvrtc nvrtc, int driver_version);
   base::Result<device::cuda::Module> module(const KernelSource& source);
 
   device::CudaDevice& device_;

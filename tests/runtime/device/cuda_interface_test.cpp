@@ -13,7 +13,7 @@ DC_CUDA_DRIVER_CALLS(DC_COMPARE)
 #undef DC_COMPARE
 
 static_assert(kSuccess == CUDA_SUCCESS && kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY &&
-              kNoDevice == CUDA_ERROR_NO_DEVICE);
+              kNoDevice == CUDA_ERROR_NO_DEVICE && kNotReady == CUDA_ERROR_NOT_READY);
 static_assert(kClockRate == CU_DEVICE_ATTRIBUTE_CLOCK_RATE &&
               kMemoryClockRate == CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE &&
               kExternal == CU_EVENT_RECORD_EXTERNAL);

@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <memory>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/train/loop.h"
 #include "runtime/train/weights.h"
@@ -31,8 +35,41 @@ Calls all_calls() {
   return calls;
 }
 
-// Of each of the steps behind the first, which records the graph. A rank alone has no collectives.
-void expect_calls(int accumulation, const Calls& expected) {
+// Notes whose inputs are made, after how many launches of programs and how many waits for them.
+class NotedData final : public train::DataSource {
+ public:
+  struct Fill {
+    int64_t step, micro_batch;
+    int launches, waits;
+  };
+  explicit NotedData(std::unique_ptr<train::DataSource> real) : real_(std::move(real)) {}
+  int64_t steps_per_epoch() const override { return real_->steps_per_epoch(); }
+  int64_t epoch(int64_t step) const override { return real_->epoch(step); }
+  checkpoint::DataPosition position(int64_t steps) const override { return real_->position(steps); }
+  base::Status check(int64_t step) override { return real_->check(step); }
+  base::Status fill(int64_t step, int64_t micro_batch,
+                    std::span<const kernel::BoundTensor> inputs) override {
+    fills.push_back(
+        {step, micro_batch, calls_of("cuGraphLaunch"), calls_of("cuStreamSynchronize")});
+    return real_->fill(step, micro_batch, inputs);
+  }
+  std::vector<Fill> fills;
+
+ private:
+  std::unique_ptr<train::DataSource> real_;
+};
+
+constexpr int64_t kSteps = 4;
+struct Trained {
+  std::vector<Calls> calls;  // by step
+  std::vector<double> losses;
+  std::vector<NotedData::Fill> fills;
+};
+
+// A rank alone has no collectives. `ahead`: inputs are made while the GPU works, as far as steps
+// go.
+Trained train_steps(int accumulation, bool ahead) {
+  Trained trained;
   TrainingPlan hand(1, accumulation);
   for (plan::Program& program : hand.plan.programs)
     std::erase_if(program.instructions, [](const plan::Instruction& instruction) {
@@ -45,22 +82,33 @@ void expect_calls(int accumulation, const Calls& expected) {
     DC_ASSERT_OK(slab.status());
     auto executor = exec::Executor::prepare(hand.plan, job, *slab, {});
     DC_ASSERT_OK(executor.status());
-    auto data = train::DataSource::open({"synthetic"}, train::DataRequest::of(hand.plan, rank, {}));
-    DC_ASSERT_OK(data.status());
+    auto drawn =
+        train::DataSource::open({"synthetic"}, train::DataRequest::of(hand.plan, rank, {}));
+    DC_ASSERT_OK(drawn.status());
+    NotedData data(std::move(*drawn));
     const train::RunSettings settings{hand.plan.optimizer, 1.0};
-    auto loop = train::Loop::create(hand.plan, **executor, **data, settings, rank);
+    auto loop = train::Loop::create(hand.plan, **executor, data, settings, rank);
     DC_ASSERT_OK(loop.status());
-    for (int64_t step = 0; step < 4; ++step) {
+    for (int64_t step = 0; step < kSteps; ++step) {
       const Calls before = all_calls();
-      DC_ASSERT_OK(loop->run(step));
+      DC_ASSERT_OK(loop->run(
+          step, false, [&](bool is_last) { return ahead && !(is_last && step + 1 == kSteps); }));
       EXPECT_TRUE(loop->result().finite);
-      if (step == 0) continue;
-      Calls made;
+      trained.losses.push_back(loop->result().loss);
+      trained.calls.emplace_back();
       for (const auto& [name, count] : all_calls())
-        if (count != before.at(name)) made[name] = count - before.at(name);
-      EXPECT_EQ(made, expected) << "step " << step + 1;
+        if (count != before.at(name)) trained.calls.back()[name] = count - before.at(name);
     }
+    trained.fills = data.fills;
   });
+  return trained;
+}
+
+// Of each of the steps behind the first, which records the graph.
+void expect_calls(int accumulation, const Calls& expected) {
+  const Trained trained = train_steps(accumulation, true);
+  for (size_t step = 1; step < trained.calls.size(); ++step)
+    EXPECT_EQ(trained.calls[step], expected) << "step " << step + 1;
 }
 
 // Copies: hyperparameters, the sum of the loss, the request to stop; the random state and the
@@ -71,6 +119,23 @@ TEST(CudaSteps, AreOneLaunchOneWaitAndCopies) {
 
 TEST(CudaSteps, EachMicroBatchIsOneLaunchOneWaitAndItsCopies) {
   expect_calls(3, {{"cuMemcpyAsync", 3 + 3 * 4}, {"cuGraphLaunch", 3}, {"cuStreamSynchronize", 3}});
+}
+
+TEST(CudaSteps, InputsAreMadeWhileTheGpuWorksOnTheOnesBefore) {
+  for (const int accumulation : {1, 3}) {
+    const Trained ahead = train_steps(accumulation, true), late = train_steps(accumulation, false);
+    EXPECT_EQ(ahead.losses, late.losses);
+    ASSERT_EQ(ahead.fills.size(), static_cast<size_t>(kSteps * accumulation));
+    ASSERT_EQ(late.fills.size(), ahead.fills.size());
+    for (size_t i = 0; i < ahead.fills.size(); ++i) {
+      const NotedData::Fill &one = ahead.fills[i], &first = ahead.fills[0];
+      const NotedData::Fill &other = late.fills[i], &other_first = late.fills[0];
+      EXPECT_EQ(one.step * accumulation + one.micro_batch, static_cast<int64_t>(i));
+      EXPECT_EQ(one.launches - first.launches, static_cast<int>(i));
+      EXPECT_EQ(other.launches - other_first.launches, static_cast<int>(i));
+      EXPECT_EQ(one.waits - first.waits, other.waits - other_first.waits - (i > 0 ? 1 : 0));
+    }
+  }
 }
 
 }  // namespace

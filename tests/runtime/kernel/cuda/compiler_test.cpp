@@ -74,7 +74,7 @@ TEST(Nvrtc, SaysWhyATextDoesNotCompile) {
 TEST(KernelCompiler, KeepsWhatItCompiles) {
   const tests::TemporaryFolder folder;
   const auto compile = [&](const KernelSource& source, int architecture, int compiled) {
-    KernelCompiler compiler(nvrtc(), architecture, folder / "cache");
+    KernelCompiler compiler(nvrtc(), architecture, 13000, folder / "cache");
     const auto code = compiler.compile(source);
     EXPECT_TRUE(code.ok()) << code.status().to_string();
     EXPECT_EQ(compiler.compiled(), compiled);
@@ -99,7 +99,7 @@ TEST(KernelCompiler, KeepsWhatItCompiles) {
 // dcc cache gc removes first what was used least recently.
 TEST(KernelCompiler, MarksWhatItUses) {
   const tests::TemporaryFolder folder;
-  KernelCompiler compiler(nvrtc(), 90, folder / "cache");
+  KernelCompiler compiler(nvrtc(), 90, 13000, folder / "cache");
   ASSERT_TRUE(compiler.compile(sample("1")).ok());
   const auto file = std::filesystem::directory_iterator(folder / "cache/kernels")->path();
   const auto before = std::filesystem::last_write_time(file) - std::chrono::hours(1);
@@ -112,7 +112,7 @@ TEST(KernelCompiler, MarksWhatItUses) {
 TEST(KernelCompiler, NeedsNoCache) {
   const tests::TemporaryFolder folder;
   for (const std::string& directory : {std::string(), folder.write("file", "x")}) {
-    KernelCompiler compiler(nvrtc(), 90, directory);
+    KernelCompiler compiler(nvrtc(), 90, 13000, directory);
     EXPECT_TRUE(compiler.compile(sample("1")).ok());
     EXPECT_TRUE(compiler.compile(sample("1")).ok());
     EXPECT_EQ(compiler.compiled(), 2);
