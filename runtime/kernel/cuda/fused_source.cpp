@@ -281,66 +281,65 @@ class Writer {
     return text;
   }
 
-  // What a thread does with the elements of a pack, whose coordinates are known.
+  // What a thread does with the elements of a pack, whose coordinates are known. First as if the
+  // operands were moderate (scalar/activations.h), where that is faster: then again, if they are
+  // not.
   std::string pack_of_elements() const {
-    std::string before, elements, after;
-    const std::string packs = std::to_string(pack_);
+    std::string before, after;
     for (size_t i = 0; i < tensors_.operands.size(); ++i) {
       if (is_one_for_all(i)) continue;
       const size_t t = tensors_.results.size() + i;
       const std::string name = "a" + std::to_string(i);
-      if (is_packed(t))
-        before.append("const auto pack_")
-            .append(name)
-            .append(" = cuda::load_pack<")
-            .append(packs)
-            .append(">(parameters.")
-            .append(name)
-            .append(" + ")
-            .append(offset(t))
-            .append(");\n");
-      (is_packed(t) ? elements : before) += load(i);
+      before += is_packed(t)
+                    ? "const auto pack_" + name + " = cuda::load_pack<" + std::to_string(pack_) +
+                          ">(parameters." + name + " + " + offset(t) + ");\n"
+                    : load(i);
     }
-    for (size_t i = 0; i < operations_.size(); ++i)
-      if (!base::is_reduction(expression_.operations[i].overload)) elements += operation(i);
     for (size_t i = 0; i < tensors_.results.size(); ++i) {
+      if (is_reduced(i) || !is_packed(i)) continue;
       const std::string name = "r" + std::to_string(i);
-      const std::string type = element_type(tensors_.results[i].dtype);
-      if (is_reduced(i)) {
-        elements += joined(i);
-        continue;
-      }
-      const std::string value =
-          converted(type, "t" + std::to_string(expression_.results[i])) + ";\n";
-      if (is_packed(i)) {
-        before.append("cuda::Pack<")
-            .append(type)
-            .append(", ")
-            .append(packs)
-            .append("> pack_")
-            .append(name)
-            .append(";\n");
-        elements.append("pack_").append(name).append(".at[k] = ").append(value);
-        after.append("cuda::store_pack(parameters.")
-            .append(name)
-            .append(" + ")
-            .append(offset(i))
-            .append(", pack_")
-            .append(name)
-            .append(");\n");
-      } else {
-        elements.append("parameters.")
-            .append(name)
-            .append("[")
-            .append(offset(i))
-            .append("] = ")
-            .append(value);
-      }
+      before += "cuda::Pack<" + std::string(element_type(tensors_.results[i].dtype)) + ", " +
+                std::to_string(pack_) + "> pack_" + name + ";\n";
+      after +=
+          "cuda::store_pack(parameters." + name + " + " + offset(i) + ", pack_" + name + ");\n";
     }
-    if (pack_ > 1 || has_reductions_)
-      elements = "#pragma unroll\nfor (int k = 0; k < " + std::to_string(pack_) + "; ++k) {\n" +
-                 elements + "}\n";
-    return before + elements + after;
+    bool twice = false;
+    for (size_t i = 0; i < operations_.size() && !has_reductions_; ++i)
+      twice = twice || operations_[i].scalar().knows_moderate;
+    if (!twice) return before + elements(false) + after;
+    return before + "bool others = false;\n" + elements(true) + "if (others) {\n" +
+           elements(false) + "}\n" + after;
+  }
+  std::string elements(bool moderate) const {
+    std::string text;
+    for (size_t i = 0; i < tensors_.operands.size(); ++i)
+      if (!is_one_for_all(i) && is_packed(tensors_.results.size() + i)) text += load(i);
+    for (size_t i = 0; i < operations_.size(); ++i)
+      if (!base::is_reduction(expression_.operations[i].overload)) text += operation(i, moderate);
+    for (size_t i = 0; i < tensors_.results.size(); ++i)
+      text += is_reduced(i) ? joined(i) : element_of(i) + " = " + stored(i) + ";\n";
+    if (pack_ == 1 && !has_reductions_) return "{\n" + text + "}\n";
+    return "#pragma unroll\nfor (int k = 0; k < " + std::to_string(pack_) + "; ++k) {\n" + text +
+           "}\n";
+  }
+  // Where the thread has an element of a result, and the value for it.
+  std::string element_of(size_t result) const {
+    const std::string name = "r" + std::to_string(result);
+    return is_packed(result) ? "pack_" + name + ".at[k]"
+                             : "parameters." + name + "[" + offset(result) + "]";
+  }
+  std::string stored(size_t result) const {
+    const size_t operation = expression_.results[result];
+    const DType dtype = tensors_.results[result].dtype;
+    if (is_kept_narrow(operation) && expression_.operations[operation].dtype == dtype)
+      return "n" + std::to_string(operation);
+    return converted(element_type(dtype), "t" + std::to_string(operation));
+  }
+  // Whether a value is narrower than its lane, and a result: it is narrowed once.
+  bool is_kept_narrow(size_t operation) const {
+    const DType dtype = expression_.operations[operation].dtype;
+    return native::dtype_of(native::lane_of(dtype)) != dtype &&
+           std::ranges::count(expression_.results, operation) > 0;
   }
 
   std::string element_loop() const {
@@ -444,11 +443,14 @@ class Writer {
     return text + "}\n";
   }
 
-  std::string operation(size_t number) const {
+  std::string operation(size_t number, bool moderate) const {
     const native::Pointwise& kernel = operations_[number];
     const native::ScalarOperator scalar = kernel.scalar();
-    std::string text = "apply<" + std::string(lane_type(kernel.loop().result)) + ">(" +
-                       std::string(scalar.name) + "<" + lane_type(scalar.lane) + ">{";
+    const bool to_moderate = moderate && scalar.knows_moderate;
+    std::string text = (to_moderate ? "apply_to_moderate<" : "apply<") +
+                       std::string(lane_type(kernel.loop().result)) +
+                       (to_moderate ? ">(others, " : ">(") + std::string(scalar.name) + "<" +
+                       lane_type(scalar.lane) + ">{";
     for (size_t i = 0; i < scalar.numbers.size(); ++i)
       text += (i == 0 ? "" : ", ") + literal(scalar.lane, scalar.numbers[i]);
     text += "}";
@@ -458,12 +460,18 @@ class Writer {
     // Rounded to the value's type, as if it lay in memory.
     const DType dtype = expression_.operations[number].dtype;
     const Lane lane = native::lane_of(dtype);
-    if (native::dtype_of(kernel.loop().result) != dtype) {
-      text = converted(element_type(dtype), text);
-      if (native::dtype_of(lane) != dtype) text = converted(lane_type(lane), text);
+    const std::string type = element_type(dtype), own = lane_type(lane),
+                      name = std::to_string(number);
+    if (is_kept_narrow(number))
+      return "const " + type + " n" + name + " = " + converted(type, text) + ";\nconst " + own +
+             " t" + name + " = " + converted(own, "n" + name) + ";\n";
+    if (native::dtype_of(lane) != dtype) {
+      text = kernel.loop().result == lane ? "rounded<" + type + ">(" + text + ")"
+                                          : converted(own, converted(type, text));
+    } else if (kernel.loop().result != lane) {
+      text = converted(type, text);
     }
-    return "    const " + std::string(lane_type(lane)) + " t" + std::to_string(number) + " = " +
-           text + ";\n";
+    return "const " + own + " t" + name + " = " + text + ";\n";
   }
 
   // An operation's operand, in the lane that it computes with.
