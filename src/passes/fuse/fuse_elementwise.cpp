@@ -15,6 +15,7 @@
 #include "src/passes/fuse/fusible_reduction.h"
 #include "src/passes/fuse/make_again.h"
 #include "src/passes/fuse/move_to_operands.h"
+#include "src/passes/fuse/sibling_groups.h"
 #include "src/passes/pass.h"
 
 namespace dc::passes {
@@ -89,6 +90,24 @@ bool reductions_pay(const Graph& graph, const Node& fused, const ElementwiseGrou
     if (is_known(without)) apart = std::min(apart, without.time + folding);
   }
   return together.time <= apart;
+}
+
+// Whether a profile knows that one kernel takes no longer than these apart, or knows none of them.
+bool siblings_pay(const Graph& graph, const ElementwiseGroup& joined,
+                  std::initializer_list<ElementwiseGroup> groups, const cost::CostModel& cost) {
+  const auto kernel = [&](const ElementwiseGroup& group) {
+    return cost.compute(fused_signature(graph, group.members, read_outside(graph, group.members)));
+  };
+  const cost::Estimate together = kernel(joined);
+  base::Nanos apart;
+  size_t known = 0;
+  for (const ElementwiseGroup& group : groups) {
+    const cost::Estimate one = kernel(group);
+    apart += one.time;
+    known += is_known(one) ? 1 : 0;
+  }
+  if (!is_known(together)) return known == 0;
+  return known == groups.size() && together.time <= apart;
 }
 
 // Whether the group became one kernel. `again`: by node, whether it makes a value again.
@@ -183,6 +202,11 @@ std::vector<NodeId> fuse_program(Graph& graph, int64_t most_operators,
                                  FuseReductions joining, Counts& counts) {
   const std::vector<MadeAgain> again = make_again(graph, most_operators);
   std::vector<ElementwiseGroup> groups = elementwise_groups(graph, reductions);
+  if (joining != FuseReductions::Never) {
+    join_siblings(graph, groups, [&](const ElementwiseGroup& joined, const auto&... apart) {
+      return joining == FuseReductions::Always || siblings_pay(graph, joined, {apart...}, cost);
+    });
+  }
   std::vector<int> position(graph.node_capacity());
   int next = 0;
   for (NodeId id = graph.first(); id.valid(); id = graph.next(id)) position[id.index()] = next++;
