@@ -425,6 +425,11 @@ int cuFuncSetAttribute(cuda::Function function, int attribute, int value) {
   reinterpret_cast<Kernel*>(function)->most_shared_bytes = static_cast<unsigned>(value);
   return 0;
 }
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, cuda::Function, int, size_t) {
+  DC_MAY_FAIL(cuOccupancyMaxActiveBlocksPerMultiprocessor);
+  *blocks = 2;
+  return 0;
+}
 int cuLaunchKernel(cuda::Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                    unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                    cuda::StreamHandle stream, void** parameters, void**) {

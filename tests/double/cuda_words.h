@@ -39,6 +39,13 @@ struct GpuIndex {
 // The threads of a block run on one thread of the host.
 #define __shared__ static thread_local
 inline void __syncthreads() { gpu_double_barrier(); }
+// So do its blocks, one after the other.
+inline void __threadfence() {}
+inline unsigned atomicAdd(unsigned* at, unsigned more) {
+  const unsigned before = *at;
+  *at += more;
+  return before;
+}
 
 // As much as a GPU of compute capability 9.0 has for a block.
 #define DC_SHARED_MEMORY(name) alignas(1024) static thread_local unsigned char name[227 << 10]

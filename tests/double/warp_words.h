@@ -74,12 +74,16 @@ inline void multiply_all(void* const* lanes) {
     }
 }
 
+template <typename T>
 struct Exchanged {
-  float own, other;
+  T own, other;
   unsigned bits;
 };
+template <typename T>
 inline void exchange_all(void* const* lanes) {
-  const auto lane = [&](unsigned i) -> Exchanged& { return *static_cast<Exchanged*>(lanes[i]); };
+  const auto lane = [&](unsigned i) -> Exchanged<T>& {
+    return *static_cast<Exchanged<T>*>(lanes[i]);
+  };
   for (unsigned t = 0; t < 32; ++t) lane(t).other = lane(t ^ lane(t).bits).own;
 }
 
@@ -97,9 +101,10 @@ template <typename T>
 inline uint32_t pack(float low, float high) {
   return scalar::store<T>(low).bits | static_cast<uint32_t>(scalar::store<T>(high).bits) << 16;
 }
-inline float exchange(float own, unsigned bits) {
-  warp_words::Exchanged exchanged{own, 0, bits};
-  gpu_double_together(&exchanged, warp_words::exchange_all);
+template <typename T>
+inline T exchange(T own, unsigned bits) {
+  warp_words::Exchanged<T> exchanged{own, 0, bits};
+  gpu_double_together(&exchanged, warp_words::exchange_all<T>);
   return exchanged.other;
 }
 inline float exp2_fast(float x) { return __builtin_exp2f(x); }

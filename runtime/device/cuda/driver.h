@@ -118,6 +118,8 @@ inline constexpr int kCaptureThreadLocal = 1;
   f(cuModuleUnload, unload_module, (Module module))                                               \
   f(cuModuleGetFunction, get_function, (Function* function, Module module, const char* name))     \
   f(cuFuncSetAttribute, set_function_attribute, (Function function, int attribute, int value))    \
+  f(cuOccupancyMaxActiveBlocksPerMultiprocessor, resident_blocks,                                 \
+    (int* blocks, Function function, int threads, size_t shared_bytes))                           \
   f(cuLaunchKernel, launch,                                                                       \
     (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,      \
      unsigned block_y, unsigned block_z, unsigned shared_bytes, StreamHandle stream,              \

@@ -24,8 +24,10 @@ Result<Launch> launch_of(Workshop& workshop, const KernelSource& source,
   for (const BoundTensor& tensor : tensors.results) addresses.push_back(tensor.data);
   for (const BoundTensor& tensor : tensors.operands) addresses.push_back(tensor.data);
   if (totals != nullptr) addresses.push_back(totals);
-  return workshop.launch(source, workshop.blocks_for(source.count),
-                         std::as_bytes(std::span(addresses)));
+  DC_ASSIGN_OR_RETURN(Launch made, workshop.launch(source, workshop.blocks_for(source.count),
+                                                   std::as_bytes(std::span(addresses))));
+  workshop.keep_resident(made);
+  return made;
 }
 
 // Of an expression without reductions.

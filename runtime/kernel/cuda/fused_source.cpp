@@ -381,60 +381,71 @@ class Writer {
            operand_offset(operand) + ")";
   }
 
-  // What a thread does with the elements of a pack, whose coordinates are known. `kept`: of
-  // row_loop(), where packs are read before they are used; null: elsewhere.
+  // What a thread does with the elements of a pack, whose coordinates are known. First as if the
+  // operands were moderate (scalar/activations.h), where that is faster: then again, if they are
+  // not. `kept`: of row_loop(), where packs are read before they are used; null: elsewhere.
   std::string pack_of_elements(const Phase& phase, const std::vector<bool>* kept = nullptr) const {
-    std::string before = ranges_text(), elements, after;
+    std::string before = ranges_text(), after;
     for (size_t i = 0; i < tensors_.operands.size(); ++i) {
       if (!phase.reads[i] || is_one_for_all(i) || is_of_row(i)) continue;
-      const bool packed = is_packed(tensors_.results.size() + i);
-      if (packed) {
-        const std::string own = "a" + std::to_string(i);
-        before += "const auto& pack_" + own + " = ";
-        before += kept == nullptr
-                      ? pack_of(i)
-                      : "packs_" + own + ((*kept)[i] ? "[step + u][part]" : "[u][part]");
-        before += ";\n";
+      const std::string own = "a" + std::to_string(i);
+      if (!is_packed(tensors_.results.size() + i)) {
+        before += load(i);
+        continue;
       }
-      (packed ? elements : before) += load(i);
+      const std::string kept_pack =
+          kept == nullptr ? pack_of(i)
+                          : "packs_" + own + ((*kept)[i] ? "[step + u][part]" : "[u][part]");
+      before += "const auto& pack_" + own + " = " + kept_pack + ";\n";
     }
-    for (size_t i = 0; i < operations_.size(); ++i)
-      if (phase.computed[i]) elements += operation(i);
-    for (const size_t i : phase.folds) elements += joined(i);
     for (const size_t i : phase.stores) {
+      if (!is_packed(i)) continue;
       const std::string name = "r" + std::to_string(i);
-      const std::string type = element_type(tensors_.results[i].dtype);
-      const std::string value =
-          converted(type, "t" + std::to_string(expression_.results[i])) + ";\n";
-      if (is_packed(i)) {
-        before.append("cuda::Pack<")
-            .append(type)
-            .append(", ")
-            .append(std::to_string(pack_))
-            .append("> pack_")
-            .append(name)
-            .append(";\n");
-        elements.append("pack_").append(name).append(".at[k] = ").append(value);
-        after.append("cuda::store_pack(parameters.")
-            .append(name)
-            .append(" + ")
-            .append(offset(i))
-            .append(", pack_")
-            .append(name)
-            .append(");\n");
-      } else {
-        elements.append("parameters.")
-            .append(name)
-            .append("[")
-            .append(offset(i))
-            .append("] = ")
-            .append(value);
-      }
+      before += "cuda::Pack<" + std::string(element_type(tensors_.results[i].dtype)) + ", " +
+                std::to_string(pack_) + "> pack_" + name + ";\n";
+      after +=
+          "cuda::store_pack(parameters." + name + " + " + offset(i) + ", pack_" + name + ");\n";
     }
-    if (pack_ > 1 || has_reductions_)
-      elements = "#pragma unroll\nfor (int k = 0; k < " + std::to_string(pack_) + "; ++k) {\n" +
-                 elements + "}\n";
-    return before + elements + after;
+    bool twice = false;
+    for (size_t i = 0; i < operations_.size() && !has_reductions_; ++i)
+      twice = twice || (!base::index_range(expression_.operations[i]) &&
+                        operations_[i].scalar().knows_moderate);
+    if (!twice) return before + elements(phase, false) + after;
+    return before + "bool others = false;\n" + elements(phase, true) + "if (others) {\n" +
+           elements(phase, false) + "}\n" + after;
+  }
+  std::string elements(const Phase& phase, bool moderate) const {
+    std::string text;
+    for (size_t i = 0; i < tensors_.operands.size(); ++i)
+      if (phase.reads[i] && !is_one_for_all(i) && !is_of_row(i) &&
+          is_packed(tensors_.results.size() + i))
+        text += load(i);
+    for (size_t i = 0; i < operations_.size(); ++i)
+      if (phase.computed[i]) text += operation(i, moderate);
+    for (const size_t i : phase.folds) text += joined(i);
+    for (const size_t i : phase.stores) text += element_of(i) + " = " + stored(i) + ";\n";
+    if (pack_ == 1 && !has_reductions_) return "{\n" + text + "}\n";
+    return "#pragma unroll\nfor (int k = 0; k < " + std::to_string(pack_) + "; ++k) {\n" + text +
+           "}\n";
+  }
+  // Where the thread has an element of a result, and the value for it.
+  std::string element_of(size_t result) const {
+    const std::string name = "r" + std::to_string(result);
+    return is_packed(result) ? "pack_" + name + ".at[k]"
+                             : "parameters." + name + "[" + offset(result) + "]";
+  }
+  std::string stored(size_t result) const {
+    const size_t operation = expression_.results[result];
+    const DType dtype = tensors_.results[result].dtype;
+    if (is_kept_narrow(operation) && expression_.operations[operation].dtype == dtype)
+      return "n" + std::to_string(operation);
+    return converted(element_type(dtype), "t" + std::to_string(operation));
+  }
+  // Whether a value is narrower than its lane, and a result: it is narrowed once.
+  bool is_kept_narrow(size_t operation) const {
+    const DType dtype = expression_.operations[operation].dtype;
+    return native::dtype_of(native::lane_of(dtype)) != dtype &&
+           std::ranges::count(expression_.results, operation) > 0;
   }
 
   std::string element_loop() const {
@@ -653,13 +664,16 @@ class Writer {
     return text + "}\n";
   }
 
-  std::string operation(size_t number) const {
+  std::string operation(size_t number, bool moderate = false) const {
     if (const auto range = base::index_range(expression_.operations[number]))
       return "const Bool t" + std::to_string(number) + " = Bool{" + is_in(*range) + "};\n";
     const native::Pointwise& kernel = operations_[number];
     const native::ScalarOperator scalar = kernel.scalar();
-    std::string text = "apply<" + std::string(lane_type(kernel.loop().result)) + ">(" +
-                       std::string(scalar.name) + "<" + lane_type(scalar.lane) + ">{";
+    const bool to_moderate = moderate && scalar.knows_moderate;
+    std::string text = (to_moderate ? "apply_to_moderate<" : "apply<") +
+                       std::string(lane_type(kernel.loop().result)) +
+                       (to_moderate ? ">(others, " : ">(") + std::string(scalar.name) + "<" +
+                       lane_type(scalar.lane) + ">{";
     for (size_t i = 0; i < scalar.numbers.size(); ++i)
       text += (i == 0 ? "" : ", ") + literal(scalar.lane, scalar.numbers[i]);
     text += "}";
@@ -669,12 +683,18 @@ class Writer {
     // Rounded to the value's type, as if it lay in memory.
     const DType dtype = expression_.operations[number].dtype;
     const Lane lane = native::lane_of(dtype);
-    if (native::dtype_of(kernel.loop().result) != dtype) {
-      text = converted(element_type(dtype), text);
-      if (native::dtype_of(lane) != dtype) text = converted(lane_type(lane), text);
+    const std::string type = element_type(dtype), own = lane_type(lane),
+                      name = std::to_string(number);
+    if (is_kept_narrow(number))
+      return "const " + type + " n" + name + " = " + converted(type, text) + ";\nconst " + own +
+             " t" + name + " = " + converted(own, "n" + name) + ";\n";
+    if (native::dtype_of(lane) != dtype) {
+      text = kernel.loop().result == lane ? "rounded<" + type + ">(" + text + ")"
+                                          : converted(own, converted(type, text));
+    } else if (kernel.loop().result != lane) {
+      text = converted(type, text);
     }
-    return "    const " + std::string(lane_type(lane)) + " t" + std::to_string(number) + " = " +
-           text + ";\n";
+    return "const " + own + " t" + name + " = " + text + ";\n";
   }
 
   // An operation's operand, in the lane that it computes with.

@@ -117,13 +117,16 @@ Made embedding_backward_kernel(Workshop& workshop, Call& call, int32_t stream) {
   DC_ASSIGN_OR_RETURN(
       Launch find, workshop.launch(source_for({indices.dtype}, "dc_embedding_links", "embedding.h",
                                               "EmbeddingBackward", "embedding_links"),
-                                   workshop.blocks_for(places.count()), parameters));
+                                   workshop.blocks_for(places.count() * kLinkThreads), parameters));
   launches.push_back(std::move(find));
   DC_ASSIGN_OR_RETURN(
       Launch add,
-      workshop.launch(source_for({indices.dtype, to.dtype, g.dtype}, "dc_embedding_gradients",
-                                 "embedding.h", "EmbeddingBackward", "embedding_gradients"),
-                      workshop.blocks_for(places.count() * parameters.columns), parameters));
+      workshop.launch(
+          source_for({indices.dtype, to.dtype, g.dtype}, "dc_embedding_gradients", "embedding.h",
+                     "EmbeddingBackward", "embedding_gradients"),
+          workshop.blocks_for(places.count() *
+                              ((parameters.columns + kColumnsOfGradient - 1) / kColumnsOfGradient)),
+          parameters));
   launches.push_back(std::move(add));
   return workshop.kernel(std::move(launches));
 }

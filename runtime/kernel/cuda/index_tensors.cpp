@@ -59,9 +59,10 @@ Made write_kernel(Workshop& workshop, Call& call, const native::IndexCall& of, i
                       workshop.scratch(stream, choices * static_cast<int64_t>(sizeof(int32_t))));
   parameters.links = reinterpret_cast<int32_t*>(links);
   DC_ASSIGN_OR_RETURN(std::vector<Launch> launches, launches_of(workshop, call, copy));
-  DC_ASSIGN_OR_RETURN(Launch find, workshop.launch(source_of("dc_index_links", "index.h",
-                                                             "IndexTensors", "index_links"),
-                                                   workshop.blocks_for(choices), parameters));
+  DC_ASSIGN_OR_RETURN(
+      Launch find,
+      workshop.launch(source_of("dc_index_links", "index.h", "IndexTensors", "index_links"),
+                      workshop.blocks_for(choices * kLinkThreads), parameters));
   launches.push_back(std::move(find));
   const std::string function = of.accumulates ? "index_add" : "index_put";
   DC_ASSIGN_OR_RETURN(

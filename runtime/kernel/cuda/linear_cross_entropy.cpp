@@ -115,13 +115,15 @@ class OutputLayerMaker {
     all_->add(std::move(kernel));
     return {};
   }
+  // One for each row: what a GPU has no room for begins as others end.
+  static unsigned blocks_of(const LogitPart& part) {
+    return static_cast<unsigned>(std::min<int64_t>(part.rows, INT32_MAX));
+  }
   Status add_powers(const LogitPart& part) {
-    return add("logit_powers", workshop_.blocks_for(part.rows * kBlockThreads), part,
-               {layer_.dtype});
+    return add("logit_powers", blocks_of(part), part, {layer_.dtype});
   }
   Status add_gradients(const LogitPart& part) {
-    return add("logit_gradients", workshop_.blocks_for(part.rows * part.classes), part,
-               {layer_.dtype});
+    return add("logit_gradients", blocks_of(part), part, {layer_.dtype});
   }
   Status add_rows(const LogitLoss& rows) {
     return add("logit_rows", workshop_.blocks_for(rows.rows), rows);

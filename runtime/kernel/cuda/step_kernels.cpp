@@ -79,24 +79,17 @@ Dense counted_range(const native::SquareSumOperands& o) {
 Made square_sum_kernel(Workshop& workshop, Call& call, int32_t stream) {
   const native::SquareSumOperands o = native::read_square_sum(call);
   if (!call.ok()) return call.made(nullptr);
-  DC_ASSIGN_OR_RETURN(std::byte* const scratch,
+  DC_ASSIGN_OR_RETURN(std::byte* const parts,
                       workshop.scratch(stream, int64_t{2 * sizeof(double)} * kSquareSumBlocks));
-  auto* parts = reinterpret_cast<double*>(scratch);
+  DC_ASSIGN_OR_RETURN(unsigned* const done, workshop.block_counter(stream));
   const int64_t most = std::max((o.counted.count + 3) / 4, o.checked.count - o.counted.count);
   const auto blocks = static_cast<unsigned>(
-      std::min<int64_t>(kSquareSumBlocks, (most + kBlockThreads - 1) / kBlockThreads));
-  std::vector<Launch> launches(2);
-  DC_ASSIGN_OR_RETURN(
-      launches[0],
-      workshop.launch(
-          source_for({o.g.dtype}, "dc_square_sum", "sums.h", "SquareSum", "square_sum"), blocks,
-          SquareSum{o.g.data, at<const double>(o.hyperparameters), o.counted.first, o.counted.count,
-                    o.checked.first, o.checked.count, in_fours({counted_range(o)}), parts}));
-  DC_ASSIGN_OR_RETURN(
-      launches[1], workshop.launch(source_of("dc_square_sum_of_parts", "sums.h", "SquareSumOfParts",
-                                             "square_sum_of_parts"),
-                                   1, SquareSumOfParts{parts, blocks, at<double>(o.row) + o.cell}));
-  return workshop.kernel(std::move(launches));
+      std::clamp<int64_t>((most + kBlockThreads - 1) / kBlockThreads, 1, kSquareSumBlocks));
+  return workshop.kernel(
+      source_for({o.g.dtype}, "dc_square_sum", "sums.h", "SquareSum", "square_sum"), blocks,
+      SquareSum{o.g.data, at<const double>(o.hyperparameters), o.counted.first, o.counted.count,
+                o.checked.first, o.checked.count, in_fours({counted_range(o)}),
+                reinterpret_cast<double*>(parts), done, at<double>(o.row) + o.cell});
 }
 
 Made add_loss_kernel(Workshop& workshop, Call& call, int32_t) {

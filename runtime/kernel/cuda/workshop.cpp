@@ -128,6 +128,17 @@ unsigned Workshop::blocks_for(int64_t elements) const {
       std::min((elements + kBlockThreads - 1) / kBlockThreads, std::max<int64_t>(most, 1)));
 }
 
+void Workshop::keep_resident(Launch& launch) const {
+  if (launch.function == nullptr) return;
+  int of_one = 0;
+  const int failed = device_.driver().resident_blocks(
+      &of_one, launch.function, static_cast<int>(launch.threads), launch.shared_bytes);
+  if (failed != device::cuda::kSuccess || of_one == 0) return;
+  const auto all =
+      static_cast<unsigned>(of_one * device_.attribute(device::cuda::kMultiprocessors));
+  launch.blocks = std::min(launch.blocks, all);
+}
+
 void Workshop::begin_kernel(std::byte* planned, int64_t bytes) {
   planned_ = planned;
   planned_bytes_ = bytes;
@@ -181,6 +192,14 @@ Result<std::byte*> Workshop::scratch(int32_t stream, int64_t bytes) {
                       device_.allocate(std::max(bytes, kLeast)));
   all.push_back(std::move(memory));
   return all.back()->base();
+}
+
+Result<unsigned*> Workshop::block_counter(int32_t stream) {
+  std::unique_ptr<device::DeviceMemory>& counter = counters_[stream];
+  if (counter == nullptr) {
+    DC_ASSIGN_OR_RETURN(counter, device_.allocate(sizeof(unsigned)));
+  }
+  return reinterpret_cast<unsigned*>(counter->base());
 }
 
 void Workshop::issue(const Launch& launch, unsigned blocks, const void* parameters,

@@ -47,6 +47,9 @@ class Workshop {
   bool has_tensor_cores(int shared_bytes) const;
   // Blocks for so many elements, at most as many as the GPU has room for at once.
   unsigned blocks_for(int64_t elements) const;
+  // Leaves out blocks that would begin when others have ended, of a kernel whose threads take more
+  // elements instead.
+  void keep_resident(Launch& launch) const;
   // What the plan has for the instruction whose kernel is made next.
   void begin_kernel(std::byte* planned, int64_t bytes);
   // The next kernel is made to see what it needs, and never runs.
@@ -63,6 +66,9 @@ class Workshop {
   // The same; where it has not, memory for kernels of one of the plan's streams, each while it
   // runs: at most once for a kernel. OutOfMemory (80).
   base::Result<std::byte*> scratch(int32_t stream, int64_t bytes);
+  // A count of blocks that is 0 whenever a kernel of the stream begins, if each leaves it so.
+  // OutOfMemory (80).
+  base::Result<unsigned*> block_counter(int32_t stream);
   // Issues a launch with other parameters than its own, on so many blocks.
   void issue(const Launch& launch, unsigned blocks, const void* parameters,
              device::Stream& stream) const;
@@ -87,6 +93,7 @@ class Workshop {
   std::map<std::string, std::string> compiled_;                                    // by text
   std::map<std::string, device::cuda::Module> modules_;                            // by text
   std::map<int32_t, std::vector<std::unique_ptr<device::DeviceMemory>>> scratch_;  // by stream
+  std::map<int32_t, std::unique_ptr<device::DeviceMemory>> counters_;              // by stream
   std::byte* planned_ = nullptr;
   int64_t planned_bytes_ = 0, skipped_bytes_ = 0, asked_bytes_ = 0;
   bool measures_ = false, lists_ = false;

@@ -75,7 +75,6 @@ DC_UNARY(Exp, math::exp(x))
 DC_UNARY(Log, math::log(x))
 DC_UNARY(Tanh, math::tanh(x))
 DC_UNARY(Erf, math::erf(x))
-DC_UNARY(Sigmoid, math::sigmoid(x))
 DC_UNARY(Floor, floor(x))
 DC_UNARY(Ceil, ceil(x))
 DC_UNARY(Trunc, trunc(x))
@@ -87,6 +86,13 @@ DC_UNARY(Cube, times(times(x, x), x))
 DC_UNARY(CubeOfBf16, widen(narrow_bf16(static_cast<float>(x* x))) * x)
 DC_UNARY(CubeOfF16, widen(narrow_f16(static_cast<float>(x* x))) * x)
 DC_UNARY(InverseSquare, T{1} / (x * x))
+
+template <typename T>
+struct Sigmoid {
+  T operator()(T x) const { return math::sigmoid(x); }
+  bool is_moderate(float x) const { return math::is_moderate(x); }
+  float of_moderate(float x) const { return math::sigmoid_of_moderate(x); }
+};
 
 template <typename T>
 struct Neg {

@@ -29,12 +29,23 @@ inline float widen(F16 x) {
   return bit_cast<float>(bit_cast<uint32_t>(scaled) | special | sign);
 }
 
+#if defined(__CUDACC_RTC__) && __CUDA_ARCH__ >= 900
+// NaN is 0x7fff from the first instruction, 0x7fc0 from the second, which of signed numbers leaves
+// all others.
+inline BF16 narrow_bf16(float x) {
+  uint32_t bits;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(0.0f), "f"(x));
+  asm("min.s16x2 %0, %0, %1;" : "+r"(bits) : "r"(0x7fc0u));
+  return BF16{static_cast<uint16_t>(bits)};
+}
+#else
 inline BF16 narrow_bf16(float x) {
   const uint32_t bits = bit_cast<uint32_t>(x);
   const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   const bool is_nan = x != x;
   return BF16{static_cast<uint16_t>(is_nan ? 0x7fc0u : rounded)};
 }
+#endif
 
 inline F16 narrow_f16(float x) {
   const uint32_t bits = bit_cast<uint32_t>(x);

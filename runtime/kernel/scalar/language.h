@@ -37,7 +37,18 @@ struct numeric_limits<float> {
   static constexpr float quiet_NaN() { return __builtin_bit_cast(float, 0x7fc00000u); }
 };
 
-// Each rounds once, and gives the bits that the host's function gives.
+// Each rounds once, and gives the bits that the host's function gives. quotient_in_range(x, y): x /
+// y in half the instructions, which check nothing, of a finite x and a y from 1 to 2^120 that is 2
+// or makes a quotient of at least 2^-120, or 0; NaN of NaN.
+inline float quotient_in_range(float x, float y) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(y));
+  r = __fmaf_rn(-__fmaf_rn(y, r, -1.0f), r, r);
+  // What is left is negated, so that zeros keep their sign.
+  float quotient = x * r;
+  quotient = __fmaf_rn(-__fmaf_rn(y, quotient, -x), r, quotient);
+  return __fmaf_rn(-__fmaf_rn(y, quotient, -x), r, quotient);
+}
 inline float sqrt(float x) { return __fsqrt_rn(x); }
 inline double sqrt(double x) { return __dsqrt_rn(x); }
 inline float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
@@ -84,6 +95,7 @@ using std::ceil, std::copysign, std::fabs, std::floor, std::fmod, std::nearbyint
 using std::cos, std::erf, std::exp, std::log, std::log1p, std::pow, std::sin, std::tanh;
 using std::int16_t, std::int32_t, std::int64_t, std::int8_t;
 using std::uint16_t, std::uint32_t, std::uint64_t, std::uint8_t;
+inline float quotient_in_range(float x, float y) { return x / y; }
 inline float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 inline double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
 

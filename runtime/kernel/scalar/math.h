@@ -48,6 +48,13 @@ inline float exp(float x) {
   return (parts.minus_one + 1.0f) * power_of_two(half) * power_of_two(parts.exponent - half);
 }
 
+// The same bits in less time where the result is a normal float: |x| is at most 87.
+inline float exp_in_range(float x) {
+  const ExpParts parts = exp_parts(x);
+  return bit_cast<float>(bit_cast<uint32_t>(parts.minus_one + 1.0f) +
+                         (static_cast<uint32_t>(parts.exponent) << 23));
+}
+
 // Cephes' logf. At most 2 ulp.
 inline float log(float x) {
   const bool tiny = x < numeric_limits<float>::min();
@@ -89,7 +96,7 @@ inline float tanh(float x) {
   const ExpParts parts = exp_parts(magnitude > 20.0f ? 40.0f : 2.0f * magnitude);
   const float scale = power_of_two(parts.exponent);
   const float e = fma(scale, parts.minus_one, scale - 1.0f);
-  return copysign(e / (e + 2.0f), x);
+  return copysign(quotient_in_range(e, e + 2.0f), x);
 }
 
 // Two polynomials (N. Juffa, public domain). At most 3 ulp.
@@ -101,7 +108,7 @@ inline float erf(float x) {
   far = fma(far, t, -6.34846687e-1f);
   far = fma(far, t, -1.28717512e-1f);
   far = fma(far, t, -t);
-  far = 1.0f - exp(far);
+  far = 1.0f - exp_in_range(far);  // of t up to 4
   far = t > 4.0f ? 1.0f : far;
   float near = -5.96761703e-4f;
   near = fma(near, s, 4.99119423e-3f);
@@ -179,6 +186,11 @@ inline float cos(float x) { return sine(x, 1); }
 
 // 0 where exp(-x) is infinite, as in PyTorch: what is multiplied by x must vanish there.
 inline float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
+// The same bits in less time of most x: not of those whose exponential or quotient needs a check.
+inline bool is_moderate(float x) { return fabs(x) <= 80.0f; }
+inline float sigmoid_of_moderate(float x) {
+  return quotient_in_range(1.0f, 1.0f + exp_in_range(-x));
+}
 
 inline double exp(double x) { return scalar::exp(x); }
 inline double log(double x) { return scalar::log(x); }

@@ -16,6 +16,7 @@
 #include "src/passes/fuse/make_again.h"
 #include "src/passes/fuse/move_to_operands.h"
 #include "src/passes/fuse/push_slices.h"
+#include "src/passes/fuse/sibling_groups.h"
 #include "src/passes/fuse/write_as_read.h"
 #include "src/passes/pass.h"
 
@@ -150,6 +151,24 @@ bool rows_pay(const Graph& graph, const Node& fused, const ElementwiseGroup& gro
   return device == base::DeviceKind::Cuda;
 }
 
+// Whether a profile knows that one kernel takes no longer than these apart, or knows none of them.
+bool siblings_pay(const Graph& graph, const ElementwiseGroup& joined,
+                  std::initializer_list<ElementwiseGroup> groups, const cost::CostModel& cost) {
+  const auto kernel = [&](const ElementwiseGroup& group) {
+    return cost.compute(fused_signature(graph, group.members, read_outside(graph, group.members)));
+  };
+  const cost::Estimate together = kernel(joined);
+  base::Nanos apart;
+  size_t known = 0;
+  for (const ElementwiseGroup& group : groups) {
+    const cost::Estimate one = kernel(group);
+    apart += one.time;
+    known += is_known(one) ? 1 : 0;
+  }
+  if (!is_known(together)) return known == 0;
+  return known == groups.size() && together.time <= apart;
+}
+
 // Whether the group became one kernel. `again`: by node, whether it makes a value again.
 bool fuse(Graph& graph, const ElementwiseGroup& group, const std::vector<int>& position,
           const std::vector<bool>& again, const cost::CostModel& cost,
@@ -259,7 +278,14 @@ Joining fuse_program(Graph& graph, int64_t most_operators, const Joining& joinin
     let_wait(graph, group, joining.rows);
     taken.insert(group.members.begin(), group.members.end());
   }
-  std::ranges::move(elementwise_groups(graph, joining.ends, taken), std::back_inserter(groups));
+  std::vector<ElementwiseGroup> others = elementwise_groups(graph, joining.ends, taken);
+  if (options.fuse_reductions != FuseReductions::Never) {
+    join_siblings(graph, others, [&](const ElementwiseGroup& joined, const auto&... apart) {
+      return options.fuse_reductions == FuseReductions::Always ||
+             siblings_pay(graph, joined, {apart...}, cost);
+    });
+  }
+  std::ranges::move(others, std::back_inserter(groups));
   std::vector<int> position(graph.node_capacity());
   int next = 0;
   for (NodeId id = graph.first(); id.valid(); id = graph.next(id)) position[id.index()] = next++;

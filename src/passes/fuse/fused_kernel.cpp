@@ -238,17 +238,6 @@ class Describer {
   std::map<base::IndexRange, ExpressionArgument> conditions_;
 };
 
-// Values of the members that others read, in their order.
-std::vector<ValueId> read_outside(const Graph& graph, std::span<const NodeId> members) {
-  std::vector<ValueId> results;
-  for (const NodeId member : members) {
-    const ValueId value = graph.node(member).results[0];
-    const auto is_member = [&](NodeId reader) { return std::ranges::count(members, reader) != 0; };
-    if (is_read_outside(graph, value, is_member)) results.push_back(value);
-  }
-  return results;
-}
-
 // Those that nothing reads any more.
 void erase_views(Graph& graph, ValueId value) {
   for (;;) {
@@ -261,6 +250,16 @@ void erase_views(Graph& graph, ValueId value) {
 }
 
 }  // namespace
+
+std::vector<ValueId> read_outside(const Graph& graph, std::span<const NodeId> members) {
+  std::vector<ValueId> results;
+  for (const NodeId member : members) {
+    const ValueId value = graph.node(member).results[0];
+    const auto is_member = [&](NodeId reader) { return std::ranges::count(members, reader) != 0; };
+    if (is_read_outside(graph, value, is_member)) results.push_back(value);
+  }
+  return results;
+}
 
 base::KernelSignature fused_signature(const Graph& graph, std::span<const NodeId> members,
                                       std::vector<ValueId> results) {

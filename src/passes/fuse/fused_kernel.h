@@ -23,6 +23,8 @@ struct FusedKernel {
 // makers of its parts (placed_parts.h); what they read is there before the last. Nothing if it
 // would have more tensors than a fused kernel can have.
 std::optional<FusedKernel> make_fused_kernel(ir::Graph& graph, std::span<const ir::NodeId> members);
+// Values of the members that others read, in their order: the results of that kernel.
+std::vector<ir::ValueId> read_outside(const ir::Graph& graph, std::span<const ir::NodeId> members);
 // The kernel that make_fused_kernel() would put there if others read these of the members' values,
 // in the members' order. Nothing is changed.
 base::KernelSignature fused_signature(const ir::Graph& graph, std::span<const ir::NodeId> members,

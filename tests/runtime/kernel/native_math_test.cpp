@@ -73,6 +73,25 @@ TEST(NativeMath, IsAsCloseAsItSays) {
                 1);
 }
 
+// Where GPUs leave out what most floats do not need.
+TEST(NativeMath, HasTheSameBitsInRange) {
+  int compared = 0;
+  for (uint64_t bits = 0; bits <= 0xffffffffu; bits += 1009) {
+    const float x = std::bit_cast<float>(static_cast<uint32_t>(bits));
+    if (std::fabs(x) <= 87.0f) {
+      ASSERT_EQ(scalar::math::exp_in_range(x), math::exp(x)) << x;
+      ++compared;
+    }
+    if (scalar::math::is_moderate(x)) {
+      ASSERT_EQ(scalar::math::sigmoid_of_moderate(x), math::sigmoid(x)) << x;
+    }
+  }
+  EXPECT_GT(compared, 2'000'000);
+  for (const float x : {87.0f, -87.0f}) EXPECT_EQ(scalar::math::exp_in_range(x), math::exp(x));
+  EXPECT_FALSE(scalar::math::is_moderate(std::numeric_limits<float>::quiet_NaN()));
+  EXPECT_FALSE(scalar::math::is_moderate(-88.0f));
+}
+
 TEST(NativeMath, KeepsInfinityAndNan) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(math::exp(-kInfinity), 0);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/kernel/cuda/kernel_words.h"
+#include "runtime/kernel/cuda/kernels/warp.h"
 #include "runtime/kernel/scalar/language.h"
 
 namespace dc::runtime::kernel::cuda {
@@ -13,9 +14,21 @@ inline T block_join(T own, Join join) {
   const unsigned thread = threadIdx.x;
   values[thread] = own;
   __syncthreads();
-  for (unsigned half = kBlockThreads / 2; half > 0; half /= 2) {
-    if (thread < half) values[thread] = join(values[thread], values[thread + half]);
+  if constexpr (scalar::kFloating<T>) {  // one warp has all of it between two barriers
+    static_assert(kBlockThreads == 256);
+    if (thread < 32) {
+      const auto pair = [&](unsigned i) { return join(values[i], values[i + 128]); };
+      T all =
+          join(join(pair(thread), pair(thread + 64)), join(pair(thread + 32), pair(thread + 96)));
+      for (unsigned half = 16; half > 0; half /= 2) all = join(all, exchange(all, half));
+      if (thread == 0) values[0] = all;
+    }
     __syncthreads();
+  } else {
+    for (unsigned half = kBlockThreads / 2; half > 0; half /= 2) {
+      if (thread < half) values[thread] = join(values[thread], values[thread + half]);
+      __syncthreads();
+    }
   }
   const T all = values[0];
   __syncthreads();

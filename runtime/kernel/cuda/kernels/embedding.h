@@ -40,26 +40,49 @@ inline void embedding_links(const EmbeddingBackward& parameters) {
              [&](int64_t place) { return index_of_place<Index>(parameters, place); });
 }
 
-// A thread for each column of each place; those of the first place of a row have something to do.
-template <typename Index, typename To, typename G>
-inline void embedding_gradients(const EmbeddingBackward& parameters) {
+// A thread for some columns of each place; those of the first place of a row have something to do.
+template <typename Index, typename To, typename G, typename Number>
+inline void embedding_gradients_by(const EmbeddingBackward& parameters) {
+  constexpr int kColumns = kColumnsOfGradient;
   const G* g = static_cast<const G*>(parameters.g);
   To* to = static_cast<To*>(parameters.to);
-  const int64_t places = parameters.places.count, count = places * parameters.columns;
-  for (int64_t i = first_element<int64_t>(); i < count; i += all_threads<int64_t>()) {
-    const int64_t first = i / parameters.columns, column = i - first * parameters.columns;
+  const int64_t places = parameters.places.count, columns = parameters.columns;
+  const auto groups = static_cast<Number>((columns + kColumns - 1) / kColumns),
+             count = static_cast<Number>(places) * groups;
+  for (auto i = first_element<Number>(); i < count; i += all_threads<Number>()) {
+    const Number first = i / groups, group = i - first * groups;
     if (!is_first_of_key(parameters.links, first)) continue;
-    float sum = 0;
+    // Neighbours of a column are of neighbouring threads.
+    const auto for_each_column = [&](auto f) {
+      for (int k = 0; k < kColumns; ++k) {
+        const int64_t column = static_cast<int64_t>(group) + k * static_cast<int64_t>(groups);
+        if (column < columns) f(k, column);
+      }
+    };
+    float sums[kColumns] = {};
     int64_t found = 0;
-    for (int64_t place = first; place < places;) {
-      const int64_t row = places_of(parameters.places, place).at[1];
-      sum += scalar::load(g[row + column * parameters.g_stride]);
+    for (int64_t place = first; place < places; place = next_place(parameters.links, place)) {
+      const G* row = g + places_of(parameters.places, place).at[1];
+      for_each_column([&](int k, int64_t column) {
+        sums[k] += scalar::load(row[column * parameters.g_stride]);
+      });
       ++found;
-      place = next_place(parameters.links, place);
     }
-    if (parameters.by_frequency) sum /= static_cast<float>(found);
-    const int64_t own = index_of_place<Index>(parameters, first);
-    to[own * parameters.row_stride + column * parameters.to_stride] = scalar::store<To>(sum);
+    To* const own = to + index_of_place<Index>(parameters, first) * parameters.row_stride;
+    for_each_column([&](int k, int64_t column) {
+      const float sum = parameters.by_frequency ? sums[k] / static_cast<float>(found) : sums[k];
+      own[column * parameters.to_stride] = scalar::store<To>(sum);
+    });
+  }
+}
+template <typename Index, typename To, typename G>
+inline void embedding_gradients(const EmbeddingBackward& parameters) {
+  // Quotients of 32 bits take a fraction of the time.
+  constexpr int64_t kMost = scalar::numeric_limits<int32_t>::max();
+  if (parameters.places.count * parameters.columns <= kMost) {
+    embedding_gradients_by<Index, To, G, scalar::uint32_t>(parameters);
+  } else {
+    embedding_gradients_by<Index, To, G, int64_t>(parameters);
   }
 }
 

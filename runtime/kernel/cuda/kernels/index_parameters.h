@@ -7,6 +7,10 @@ namespace dc::runtime::kernel::cuda {
 
 using scalar::int32_t;
 
+// Threads that compare a place with the others (links.h): as many as fill a GPU where there are few
+// thousand places.
+inline constexpr int kLinkThreads = 8;
+
 // Rows of a table, each for an index. Indices are of the type that the kernel is for.
 struct Embedding {
   const void* indices;
@@ -16,6 +20,8 @@ struct Embedding {
   int64_t rows, columns, row_stride, stride, to_stride;
 };
 
+// Of a row, those that one thread sums.
+inline constexpr int64_t kColumnsOfGradient = 8;
 // The gradient of the table: for each row the sum of the gradients at its places, in their order,
 // in f32.
 struct EmbeddingBackward {

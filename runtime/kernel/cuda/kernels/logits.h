@@ -15,24 +15,53 @@ inline const T* logits_of_row(const LogitPart& part, int64_t row) {
              : static_cast<const T*>(part.more_logits) + (row - part.rows_in_first) * part.classes;
 }
 
-// A block takes a row.
+// Elements of a row that a block has at once: a thread reads 8 neighbours, where they lie on 16
+// bytes.
+inline constexpr int kRowPack = 8;
+inline constexpr int64_t kRowTile = int64_t{kRowPack} * kBlockThreads;
+template <typename T>
+inline bool in_packs(const T* row, int64_t count) {
+  return count % kRowPack == 0 && scalar::bit_cast<scalar::uint64_t>(row) % 16 == 0;
+}
+// f(first, pack) for the thread's packs of a row, of 8 elements or of one.
+template <typename T, typename F>
+inline void for_each_pack_of_row(const T* row, int64_t count, bool packs, F f) {
+  if (packs) {
+    for (int64_t c = kRowPack * threadIdx.x; c < count; c += kRowTile)
+      f(c, load_pack<kRowPack>(row + c));
+  } else {
+    for_each_in_block(count, [&](int64_t c) { f(c, load_pack<1>(row + c)); });
+  }
+}
+
+// A block takes a row. Thread t adds the exponentials of logits t, t + kBlockThreads, ... in order.
+// Those of a row that is no longer than a tile come to it through shared memory.
 template <typename T>
 inline void logit_powers(const LogitPart& parameters) {
+  __shared__ Pack<T, kRowPack> tile[kBlockThreads];
+  T* const staged = reinterpret_cast<T*>(tile);
+  const int64_t classes = parameters.classes;
+  const bool is_staged = classes <= kRowTile;
   for (int64_t row = blockIdx.x; row < parameters.rows; row += gridDim.x) {
     const T* logits = logits_of_row<T>(parameters, row);
     float largest = minus_infinity<float>();
-    for_each_in_block(parameters.classes,
-                      [&](int64_t c) { largest = larger(largest, scalar::load(logits[c])); });
+    for_each_pack_of_row(logits, classes, in_packs(logits, classes),
+                         [&]<int kCount>(int64_t first, const Pack<T, kCount>& pack) {
+                           for (int k = 0; k < kCount; ++k)
+                             largest = larger(largest, scalar::load(pack.at[k]));
+                           if (is_staged) store_pack(staged + first, pack);
+                         });
     largest = block_largest(largest);
+    const T* const seen = is_staged ? staged : logits;
     double sum = 0;
-    for_each_in_block(parameters.classes, [&](int64_t c) {
-      sum += static_cast<double>(scalar::math::exp(scalar::load(logits[c]) - largest));
+    for_each_in_block(classes, [&](int64_t c) {
+      sum += static_cast<double>(scalar::math::exp(scalar::load(seen[c]) - largest));
     });
     sum = block_sum(sum);
     if (threadIdx.x != 0) continue;
     parameters.powers[row] = {sum, largest};
     const int64_t place = parameters.targets[row] - parameters.first_class;
-    if (place >= 0 && place < parameters.classes) parameters.own[row] = scalar::load(logits[place]);
+    if (place >= 0 && place < classes) parameters.own[row] = scalar::load(logits[place]);
   }
 }
 
@@ -83,21 +112,30 @@ inline void logit_loss(const LogitLoss& parameters) {
   *parameters.loss = static_cast<float>(sum / total);
 }
 
+// A block takes a row.
 template <typename T>
 inline void logit_gradients(const LogitPart& parameters) {
   float of_loss = *parameters.loss_gradient;
   if (parameters.is_mean) of_loss = of_loss / *parameters.total;
-  const int64_t classes = parameters.classes, count = parameters.rows * classes;
-  T* to = static_cast<T*>(parameters.gradients);
-  for (int64_t i = first_element<int64_t>(); i < count; i += all_threads<int64_t>()) {
-    const int64_t row = i / classes, column = i - row * classes;
+  const int64_t classes = parameters.classes;
+  for (int64_t row = blockIdx.x; row < parameters.rows; row += gridDim.x) {
     const int64_t target = parameters.targets[row];
     const bool counts = target != parameters.ignored;
-    const float logit = scalar::load(logits_of_row<T>(parameters, row)[column]);
-    const float y = logit - parameters.largest[row] - parameters.log_of_sum[row];
+    const int64_t own_class = counts ? target - parameters.first_class : -1;
     const float sum = counts ? 0.0f - of_loss : 0.0f;
-    const float own = counts && column == target - parameters.first_class ? -of_loss : 0.0f;
-    to[i] = scalar::store<T>(own - scalar::math::exp(y) * sum);
+    const float largest = parameters.largest[row], log_of_sum = parameters.log_of_sum[row];
+    const T* logits = logits_of_row<T>(parameters, row);
+    T* to = static_cast<T*>(parameters.gradients) + row * classes;
+    for_each_pack_of_row(logits, classes, in_packs(logits, classes) && in_packs(to, classes),
+                         [&]<int kCount>(int64_t first, const Pack<T, kCount>& pack) {
+                           Pack<T, kCount> gradients;
+                           for (int k = 0; k < kCount; ++k) {
+                             const float y = scalar::load(pack.at[k]) - largest - log_of_sum;
+                             const float own = first + k == own_class ? -of_loss : 0.0f;
+                             gradients.at[k] = scalar::store<T>(own - scalar::math::exp(y) * sum);
+                           }
+                           store_pack(to + first, gradients);
+                         });
   }
 }
 

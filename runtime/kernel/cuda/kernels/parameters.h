@@ -42,7 +42,7 @@ struct Dropout {
   float scale;
 };
 
-// A sum of squares of a scaled gradient, in two kernels. The order of its terms depends on no GPU:
+// A sum of squares of a scaled gradient. The order of its terms depends on no GPU:
 // elements 4 i to 4 i + 3 of the counted range belong to lane i % (kSquareSumBlocks *
 // kBlockThreads), whose elements are added in order, in f64; lanes of one block are added as a tree
 // over halves, then so the blocks.
@@ -52,12 +52,9 @@ struct SquareSum {
   const double* hyperparameters;
   // Elements that count, and around them those that must be finite.
   int64_t counted_first, counted_count, checked_first, checked_count;
-  bool in_fours;  // the counted range begins where four elements may
-  double* parts;  // of each block: the sum, and that of the others
-};
-struct SquareSumOfParts {
-  const double* parts;
-  unsigned blocks;
+  bool in_fours;   // the counted range begins where four elements may
+  double* parts;   // of each block: the sum, and that of the others
+  unsigned* done;  // blocks that have left theirs; 0 before and after
   double* cell;
 };
 

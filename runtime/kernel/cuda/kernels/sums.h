@@ -8,6 +8,22 @@
 
 namespace dc::runtime::kernel::cuda {
 
+// Leaves what the block has found. The last block to come here finds what all have left, and the
+// count of blocks as it was, 0.
+inline bool is_last_block(const SquareSum& parameters, double sum, double others) {
+  __shared__ bool is_last;
+  if (threadIdx.x == 0) {
+    parameters.parts[2 * blockIdx.x] = sum;
+    parameters.parts[2 * blockIdx.x + 1] = others;
+    __threadfence();
+    is_last = atomicAdd(parameters.done, 1u) == gridDim.x - 1;
+    if (is_last) *parameters.done = 0;
+  }
+  __syncthreads();
+  __threadfence();
+  return is_last;
+}
+
 template <typename G>
 inline void square_sum(const SquareSum& parameters) {
   constexpr int64_t kLanes = int64_t{kSquareSumBlocks} * kBlockThreads;
@@ -40,24 +56,17 @@ inline void square_sum(const SquareSum& parameters) {
   for (int64_t i = lane; i < parameters.checked_count - count; i += kLanes)
     others += square(checked[i < skipped ? i : i + count]);
   sum = block_sum(sum);
-  others = block_sum(others);
-  if (threadIdx.x != 0) return;
-  parameters.parts[2 * blockIdx.x] = sum;
-  parameters.parts[2 * blockIdx.x + 1] = others;
-}
-
-// One block.
-inline void square_sum_of_parts(const SquareSumOfParts& parameters) {
-  const auto part = [&](unsigned block, unsigned which) {
-    return block < parameters.blocks ? parameters.parts[2 * block + which] : 0.0;
-  };
-  double sum = 0, others = 0;
-  for (unsigned block = threadIdx.x; block < kSquareSumBlocks; block += kBlockThreads) {
-    sum += part(block, 0);
-    others += part(block, 1);
+  if (parameters.checked_count > count) others = block_sum(others);
+  if (gridDim.x > 1) {
+    if (!is_last_block(parameters, sum, others)) return;
+    sum = others = 0;
+    for (unsigned block = threadIdx.x; block < gridDim.x; block += kBlockThreads) {
+      sum += parameters.parts[2 * block];
+      others += parameters.parts[2 * block + 1];
+    }
+    sum = block_sum(sum);
+    others = block_sum(others);
   }
-  sum = block_sum(sum);
-  others = block_sum(others);
   if (threadIdx.x == 0) *parameters.cell = scalar::is_finite(others) ? sum : sum + others;
 }
 

@@ -72,6 +72,9 @@ inline uint32_t pack(float low, float high) {
 
 // The value of the thread whose lane differs in these bits.
 inline float exchange(float own, unsigned bits) { return __shfl_xor_sync(0xffffffffu, own, bits); }
+inline double exchange(double own, unsigned bits) {
+  return __shfl_xor_sync(0xffffffffu, own, bits);
+}
 
 // 2^x within 2 units in the last place; what would be subnormal is 0.
 inline float exp2_fast(float x) {

@@ -25,6 +25,7 @@
 #include "runtime/kernel/native/lanes.h"
 #include "runtime/kernel/native/registry.h"
 #include "runtime/kernel/native/vector_clones.h"
+#include "runtime/kernel/scalar/activations.h"
 
 namespace dc::runtime::kernel::native {
 
@@ -52,6 +53,7 @@ struct ScalarOperator {
   std::string_view name;
   Lane lane = Lane::F32;
   std::vector<std::array<std::byte, 8>> numbers;
+  bool knows_moderate = false;  // it has of_moderate() (runtime/kernel/scalar/activations.h)
 };
 
 class Pointwise : public Kernel {
@@ -281,7 +283,7 @@ class Of final : public Pointwise {
   explicit Of(Call& call) : op_(call) {}
   Loop loop() const override { return {over_lanes, &op_, kLaneOf<Out>}; }
   ScalarOperator scalar() const override {
-    ScalarOperator described{Op::kName, kLaneOf<T>, {}};
+    ScalarOperator described{Op::kName, kLaneOf<T>, {}, knows_moderate(kOperands)};
     if constexpr (!std::is_empty_v<Op>) {
       static_assert(std::is_trivially_copyable_v<Op> && sizeof(Op) % sizeof(T) == 0);
       described.numbers.resize(sizeof(Op) / sizeof(T));
@@ -307,6 +309,10 @@ class Of final : public Pointwise {
   }
 
  private:
+  template <size_t... kIndex>
+  static constexpr bool knows_moderate(std::index_sequence<kIndex...>) {
+    return scalar::kKnowsModerate<Op, Element<Op, T, static_cast<int>(kIndex)>...>;
+  }
   static constexpr size_t kArity = Op::kNames.size();
   static constexpr int kAll = (1 << kArity) - 1;
 

@@ -189,6 +189,33 @@ TEST(CudaExpression, RandomRowValuesGiveTheNumbersOfTheCpu) {
   }
 }
 
+// All numbers of 16 bits: in packs of moderate ones, of others and of both.
+TEST(CudaExpression, ActivationsOfEveryBf16GiveTheBitsOfTheCpu) {
+  constexpr int64_t kCount = 1 << 16;
+  const std::string text =
+      "t0:bf16=silu.default(self=a0);t1:bf16=silu_backward.default(grad_output=a1,self=a0);"
+      "t2:bf16=sigmoid.default(self=a0);t3:bf16=mul.Tensor(self=t2,other=a1);->t0,t1,t3";
+  KernelBench bench;
+  const int32_t x = bench.tensor(DType::BF16, {2 * kCount}),
+                g = bench.tensor(DType::BF16, {2 * kCount});
+  std::vector<int32_t> results;
+  for (int i = 0; i < 3; ++i) results.push_back(bench.tensor(DType::BF16, {2 * kCount}));
+  for (int64_t i = 0; i < kCount; ++i) {
+    bench.data<uint16_t>(x)[i] = static_cast<uint16_t>(i);
+    bench.data<uint16_t>(x)[kCount + i] = static_cast<uint16_t>(i * 40503);
+    bench.data<uint16_t>(g)[i] = 0x3fa0;  // 1.25
+    bench.data<uint16_t>(g)[kCount + i] = static_cast<uint16_t>(i * 25173);
+  }
+  const plan::Instruction step = fused(text, {x, g}, results);
+  ASSERT_TRUE(run_native(bench, step).ok());
+  std::vector<std::vector<std::string>> expected;
+  for (const int32_t id : results) expected.push_back(elements(bench, id));
+  const std::vector<std::byte> after = after_on_gpu(bench, step);
+  ASSERT_EQ(after.size(), bench.used().size());
+  std::ranges::copy(after, bench.used().begin());
+  for (size_t i = 0; i < results.size(); ++i) EXPECT_EQ(elements(bench, results[i]), expected[i]);
+}
+
 struct FoldCase {
   const char* text;
   Sizes shape, folded;

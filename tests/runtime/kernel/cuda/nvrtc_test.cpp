@@ -105,7 +105,6 @@ TEST_P(NvrtcCompiles, KernelsOfTheStep) {
                            {"dropout.h", "Dropout", "dropout<scalar::F16>"},
                            {"sums.h", "SquareSum", "square_sum<float>"},
                            {"sums.h", "SquareSum", "square_sum<scalar::BF16>"},
-                           {"sums.h", "SquareSumOfParts", "square_sum_of_parts"},
                            {"sums.h", "RankSum", "rank_sum<float>"},
                            {"sums.h", "RankSum", "rank_sum<scalar::BF16>"},
                            {"sums.h", "RankSum", "rank_sum<scalar::F16>"},
