@@ -22,9 +22,9 @@ constexpr const char* kGood[] = {
     ("t0:f32=mean.dim(self=a0,dim=[1]);t1:f32.row=rsqrt.default(self=t0);"
      "t2:f32.row=mul.Tensor(self=t1,other=a1);t3:f32=mul.Tensor(self=a0,other=t2);->t2,t3"),
     "a0=window(dim=3,begin=0,end=32);t0:f32=neg.default(self=a0);->t0",
-    "a1=window(dim=1,begin=2,end=3);a2=window(dim=1,begin=0,end=2);t0:f32=neg.default(self=a1);"
-    "t1:bool=index_in.range(dim=1,begin=2,end=3);t2:f32=where.self(condition=t1,self=t0,other=a2);"
-    "t3:f32=mul.Tensor(self=t2,other=a0);->t3",
+    ("a1=window(dim=1,begin=2,end=3);a2=window(dim=1,begin=0,end=2);t0:f32=neg.default(self=a1);"
+     "t1:bool=index_in.range(dim=1,begin=2,end=3);t2:f32=where.self(condition=t1,self=t0,other=a2);"
+     "t3:f32=mul.Tensor(self=t2,other=a0);->t3"),
 };
 
 TEST(Expression, PrintsWhatItRead) {
@@ -159,11 +159,11 @@ TEST(Expression, RefusesWhatIsMalformed) {
       {window("a16", "0,begin=0,end=2"), "no operand that can have a window"},
       {window("a", "0,begin=0,end=2"), "no operand that can have a window"},
       {"a0=window(dim=0,begin=0,end=2);" + window("a0", "0,begin=0,end=2"), "order"},
-      {"a0=window(dim=0,begin=0,end=2);a1=window(dim=1,begin=0,end=2);"
-       "t0:f32=mul.Tensor(self=a0,other=a1);->t0",
+      {("a0=window(dim=0,begin=0,end=2);a1=window(dim=1,begin=0,end=2);"
+        "t0:f32=mul.Tensor(self=a0,other=a1);->t0"),
        "different dims"},
-      {"a0=window(dim=0,begin=0,end=2);t0:bool=index_in.range(dim=1,begin=0,end=2);"
-       "t1:f32=neg.default(self=a0);->t0,t1",
+      {("a0=window(dim=0,begin=0,end=2);t0:bool=index_in.range(dim=1,begin=0,end=2);"
+        "t1:f32=neg.default(self=a0);->t0,t1"),
        "different dims"},
       {"t0:bool=index_in.range(dim=0,begin=0);->t0", "the arguments of index_in.range"},
       {"t0:bool=index_in.range(dim=0,end=2,begin=0);->t0", "the arguments of index_in.range"},
