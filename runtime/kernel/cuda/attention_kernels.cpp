@@ -105,8 +105,8 @@ class AttentionMaker {
                              int shared_bytes) const {
     return tensor_source(header, parameters, function,
                          {shape.threads(), shared_bytes, shape.blocks},
-                         std::string(", ") + shape_function + "(" + std::to_string(of_.dim) + ", " +
-                             (shape.by_groups ? "true" : "false") + ")");
+                         std::string(", ") + shape_function + "(" + std::to_string(of_.dim) +
+                             (shape.by_groups ? ", true)" : ")"));
   }
   DType dtype() const { return dtype_; }
 
@@ -189,8 +189,7 @@ int groups_of(const Attention& of, const TileShape& shape) {
     ++groups;
   return static_cast<int>(groups);
 }
-// The same for blocks that own two tiles of keys and take a multiprocessor each: as few as leave
-// it the least heads.
+// The same for blocks that take a multiprocessor each: as few as leave it the fewest heads.
 int joint_groups_of(const Attention& of, int64_t blocks) {
   int64_t best = 1, least = std::numeric_limits<int64_t>::max();
   for (int64_t groups = 1; groups <= of.heads_per_key; ++groups) {
@@ -210,10 +209,10 @@ class TensorBackward {
                                                                      nullptr, nullptr, {}} {
     parameters_.padded_queries =
         static_cast<int>(base::round_up(of_.queries, int64_t{kPaddedQueries}));
-    if (is_joint()) {
+    if (is_joint_) {
       JointGradients& joint = parameters_.joint;
-      joint.query_tiles = static_cast<int>(tiles_of(of_.queries, kJointRows));
-      joint.key_tiles = static_cast<int>(tiles_of(of_.keys, kJointRows));
+      joint.query_tiles = static_cast<int>(tiles_of(of_.queries, joint_queries(dim())));
+      joint.key_tiles = static_cast<int>(tiles_of(of_.keys, kJointKeys));
       const int64_t blocks =
           JointGradients::blocks(joint.key_tiles, of_.is_causal) * key_heads() * of_.batch;
       parameters_.groups = joint_groups_of(of_, blocks);
@@ -229,8 +228,8 @@ class TensorBackward {
     DC_RETURN_IF_ERROR(
         add(plain("tensor_attention_deltas"), workshop_.blocks_for(sums() * kThreadsPerDelta)));
     const bool wants_keys = all.of_key.data != nullptr || all.of_value.data != nullptr;
-    if (is_joint()) DC_RETURN_IF_ERROR(add_joint());
-    if (!is_joint() && wants_keys) {
+    if (is_joint_) DC_RETURN_IF_ERROR(add_joint());
+    if (!is_joint_ && wants_keys) {
       DC_RETURN_IF_ERROR(
           add(maker_.tensor_source(kHeader, kType, "tensor_attention_key_gradients", "key_shape",
                                    keys_, key_bytes(dim(), keys_)),
@@ -239,7 +238,7 @@ class TensorBackward {
     if (wants_keys && parameters_.groups > 1)
       DC_RETURN_IF_ERROR(add(plain("tensor_attention_key_sums"),
                              workshop_.blocks_for(part() / parameters_.groups)));
-    if (!is_joint() && all.of_query.data != nullptr)
+    if (!is_joint_ && all.of_query.data != nullptr)
       DC_RETURN_IF_ERROR(
           add(maker_.tensor_source(kHeader, kType, "tensor_attention_query_gradients",
                                    "query_shape", queries_, query_bytes(dim(), queries_)),
@@ -249,8 +248,8 @@ class TensorBackward {
   // Whether the GPU has enough shared memory.
   bool fits() const {
     return workshop_.has_tensor_cores(
-        is_joint() ? joint_bytes(dim())
-                   : std::max(key_bytes(dim(), keys_), query_bytes(dim(), queries_)));
+        is_joint_ ? joint_bytes(dim())
+                  : std::max(key_bytes(dim(), keys_), query_bytes(dim(), queries_)));
   }
 
  private:
@@ -258,7 +257,6 @@ class TensorBackward {
                               *kJointHeader = "tensor_attention_joint.h",
                               *kType = "TensorAttentionBackward";
   int dim() const { return static_cast<int>(of_.dim); }
-  bool is_joint() const { return are_joint(dim(), by_groups_); }
   int64_t key_heads() const { return of_.heads / of_.heads_per_key; }
   int64_t sums() const { return of_.batch * of_.heads * parameters_.padded_queries; }
   int64_t part() const {
@@ -270,9 +268,9 @@ class TensorBackward {
   base::Status take_scratch(int32_t stream) {
     JointGradients& joint = parameters_.joint;
     const int64_t tiles = JointGradients::chains(of_.is_causal) * of_.batch * of_.heads *
-                          (is_joint() ? joint.query_tiles : 0),
-                  of_query = tiles * kJointRows * of_.dim;
-    joint.turn_count = is_joint() ? 1 + tiles : 0;
+                          (is_joint_ ? joint.query_tiles : 0),
+                  of_query = tiles * joint_queries(dim()) * of_.dim;
+    joint.turn_count = is_joint_ ? 1 + tiles : 0;
     DC_ASSIGN_OR_RETURN(
         std::byte* const scratch,
         workshop_.scratch(stream, (2 * sums() + 2 * part() + of_query + joint.turn_count) *
@@ -306,8 +304,8 @@ class TensorBackward {
   Workshop& workshop_;
   const AttentionMaker& maker_;
   const Attention& of_;
-  bool by_groups_ = are_for_groups(dim(), workshop_.architecture());
-  TileShape keys_ = key_shape(dim(), by_groups_), queries_ = query_shape(dim(), by_groups_);
+  bool is_joint_ = are_for_groups(dim(), workshop_.architecture());
+  TileShape keys_ = key_shape(dim()), queries_ = query_shape(dim());
   TensorAttentionBackward parameters_;
   unsigned blocks_ = 0;
   std::vector<Launch> launches_;

@@ -56,26 +56,22 @@ struct TileShape {
 
   constexpr int rows() const { return warps * row_tiles * 16; }
   constexpr int threads() const { return warps * 32; }
-  // Rows whose warps do the same.
-  constexpr int rows_together() const { return by_groups ? 64 : row_tiles * 16; }
   // Of shared memory; for so many tensors whose rows are owned.
   constexpr int bytes(int dim, int owned) const {
     return tile_pitch(dim, by_groups) * (owned * rows() + 2 * 2 * others);
   }
 };
 // The fastest of those that were tried on an H200.
-constexpr TileShape forward_shape(int dim, bool by_groups) {
+constexpr TileShape forward_shape(int dim, bool by_groups = false) {
   if (by_groups) return TileShape{dim <= 64 ? 8 : 4, 1, 64, 64, 2, false, true};
   return dim <= 64 ? TileShape{4, 2, 64, 64, 2, true, false}
                    : TileShape{4, 2, 32, 32, 2, false, false};
 }
-constexpr TileShape key_shape(int dim, bool by_groups) {
-  if (by_groups) return TileShape{4, 1, 64, 64, 2, false, true};
+constexpr TileShape key_shape(int dim) {
   return dim <= 64 ? TileShape{4, 2, 64, 32, 2, false, false}
                    : TileShape{8, 1, 64, 16, 1, true, false};
 }
-constexpr TileShape query_shape(int dim, bool by_groups) {
-  if (by_groups) return TileShape{4, 1, 64, 64, 2, false, true};
+constexpr TileShape query_shape(int dim) {
   return dim <= 64 ? TileShape{4, 2, 64, 32, 2, true, false}
                    : TileShape{8, 1, 64, 32, 1, true, false};
 }
@@ -90,12 +86,14 @@ constexpr int key_bytes(int dim, TileShape shape) {
   return shape.bytes(dim, 2) + 2 * 2 * shape.others * static_cast<int>(sizeof(float));
 }
 
-// One kernel for all gradients (GPUs of compute capability 9.0, heads of 64 columns). A block owns
-// tiles of keys and goes through tiles of queries, to whose gradients it adds in f32, when the
-// blocks before it have: a chain of blocks in the order of the numbers that they take. Where
-// attention is causal a block owns two tiles, which have as much work as those of any other block:
-// there are two chains, of the later and of the earlier keys.
-inline constexpr int kJointRows = 128;  // of each tile
+// One kernel for all gradients (GPUs of compute capability 9.0). A block owns tiles of keys and
+// goes through tiles of queries, to whose gradients it adds in f32 when the blocks before it have:
+// blocks are a chain, in the order of the numbers that they take when they begin. Where attention
+// is causal a block owns two tiles, which have as much work as those of any other block; so there
+// are two chains, of the later and of the earlier keys.
+inline constexpr int kJointKeys = 128;  // of a tile
+constexpr int joint_queries(int dim) { return dim <= 64 ? 128 : 64; }
+constexpr int joint_stages(int dim) { return dim <= 64 ? 3 : 2; }  // tiles of queries at once
 // Eight warps multiply; of the last four, which have few registers, one adds to the gradients of
 // queries, two copy tiles.
 inline constexpr int kJointMultipliers = 8 * 32, kJointCopiers = 2 * 32, kJointThreads = 12 * 32;
@@ -113,11 +111,12 @@ struct JointGradients {
   }
   static constexpr int chains(bool is_causal) { return is_causal ? 2 : 1; }
 };
-constexpr bool are_joint(int dim, bool by_groups) { return by_groups && dim == 64; }
-// Bytes of shared memory: keys and values; tiles of queries and gradients of results, of three
-// steps, with sums and deltas; gradients of scores, of two; gradients of queries.
+// Bytes of shared memory: keys and values; tiles of queries and gradients of results, with sums and
+// deltas; gradients of scores, of two tiles; gradients of queries.
 constexpr int joint_bytes(int dim) {
-  return kJointRows * (2 * 2 * dim + 3 * (2 * 2 * dim + 2 * 4) + 2 * 2 * kJointRows + 4 * dim);
+  return kJointKeys * 2 * 2 * dim +
+         joint_queries(dim) *
+             (joint_stages(dim) * (2 * 2 * dim + 2 * 4) + 2 * 2 * kJointKeys + 4 * dim);
 }
 
 // Queries of each head are counted up to a multiple of this, so that tiles are whole.
@@ -134,7 +133,7 @@ struct TensorAttentionBackward {
   JointGradients joint;  // where one kernel makes all of them
 };
 // Blocks that are enough for every GPU: results must not depend on which it is. Of the kernel for
-// all gradients a multiprocessor has one; so many they are.
+// all gradients a multiprocessor has one block; so many multiprocessors an H100 or H200 has.
 inline constexpr int kEnoughBlocks = 512, kJointBlocks = 132;
 
 }  // namespace dc::runtime::kernel::cuda

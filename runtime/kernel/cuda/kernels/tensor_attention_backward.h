@@ -65,7 +65,7 @@ template <typename T, int kDim, bool kHasMask, TileShape kShape>
 inline void tensor_attention_key_gradients(const TensorAttentionBackward& parameters) {
   constexpr int kRowTiles = kShape.row_tiles, kOthers = kShape.others, kStep = kShape.step,
                 kThreads = kShape.threads(), kRows = kShape.rows();
-  using Own = Tiles<kDim, kShape.by_groups>;
+  using Own = Tiles<kDim, false>;
   constexpr int kRowBytes = kRows * Own::kRowPitch, kTileBytes = kOthers * Own::kRowPitch,
                 kSumBytes = kOthers * 4;
   DC_SHARED_MEMORY(memory);
@@ -112,36 +112,29 @@ inline void tensor_attention_key_gradients(const TensorAttentionBackward& parame
       value_rows(values);
   if (kShape.keeps_rows) {
     wait_for_copies<0>();
-    Own::show_copies();
     __syncthreads();
     key_rows.keep();
     value_rows.keep();
   }
 
-  const int own = own_rows<kShape>(first), together = rows_together<kShape>(first);
+  const int own = own_rows<kShape>(first);
   Sums<kRowTiles, kDim / 8> of_key, of_value;
   clear_sums<kRowTiles, kDim / 8>(of_key);
   clear_sums<kRowTiles, kDim / 8>(of_value);
   for (int i = 0; i < count; ++i) {
     wait_for_copies<0>();
-    Own::show_copies();
     __syncthreads();
     if (i + 1 < count) begin_tile(i + 1);
     const int at = first_query + i % per_head * kOthers, stage = i % 2;
     const Base2Scores<kHasMask> scores_of(of, batch, first_head + i / per_head);
 #pragma unroll
     for (int step = 0; step < kOthers; step += kStep) {
-      if (of.is_causal && at + step + kStep <= together) continue;
+      if (of.is_causal && at + step + kStep <= own) continue;
       const SharedPlace queries_now = queries + stage * kTileBytes,
                         gradients_now = gradients + stage * kTileBytes;
       Sums<kRowTiles, kStep / 8> scores, of_scores;
-      Own::begin(scores);
       Own::template multiply<T, kOthers>(scores, key_rows, queries_now, step);
-      Own::end();
-      Own::begin(of_scores);
       Own::template multiply<T, kOthers>(of_scores, value_rows, gradients_now, step);
-      Own::end();
-      Own::template wait<1>(scores);
       const bool hides = of.is_causal && own + kRowTiles * 16 > at + step + 1;
       if (kHasMask || hides)
         for_each_pair<kRowTiles, kStep / 8>(
@@ -158,10 +151,7 @@ inline void tensor_attention_key_gradients(const TensorAttentionBackward& parame
       });
       Packed<kRowTiles, kStep / 8> packed, of_packed;
       pack_sums<T, kRowTiles, kStep / 8>(packed, scores);
-      Own::template wait<0>(of_scores);
-      Own::begin(of_value, packed);
       Own::template add<T, kOthers>(of_value, packed, gradients_now, step);
-      Own::end();
       for_each_pair<kRowTiles, kStep / 8>(
           of_scores, [&](int r, int half, int c, float& a, float& b) {
             const float* const delta = sums_now + 2 * kOthers + column_in_tile(c);
@@ -169,10 +159,7 @@ inline void tensor_attention_key_gradients(const TensorAttentionBackward& parame
             b = scores[r][c][2 * half + 1] * (b - delta[1]);
           });
       pack_sums<T, kRowTiles, kStep / 8>(of_packed, of_scores);
-      Own::begin(of_key, of_packed);
       Own::template add<T, kOthers>(of_key, of_packed, queries_now, step);
-      Own::end();
-      Own::template wait<0>(of_value, of_key, packed, of_packed);
     }
   }
   wait_for_copies<0>();
@@ -214,7 +201,7 @@ template <typename T, int kDim, bool kHasMask, TileShape kShape>
 inline void tensor_attention_query_gradients(const TensorAttentionBackward& parameters) {
   constexpr int kRowTiles = kShape.row_tiles, kOthers = kShape.others, kStep = kShape.step,
                 kThreads = kShape.threads(), kRows = kShape.rows();
-  using Own = Tiles<kDim, kShape.by_groups>;
+  using Own = Tiles<kDim, false>;
   constexpr int kRowBytes = kRows * Own::kRowPitch, kTileBytes = kOthers * Own::kRowPitch;
   DC_SHARED_MEMORY(memory);
   const SharedPlace queries = shared_place(memory), gradients = queries + kRowBytes,
@@ -242,12 +229,11 @@ inline void tensor_attention_query_gradients(const TensorAttentionBackward& para
   typename Own::template Left<kRows, kRowTiles, kShape.keeps_rows> query_rows(queries),
       gradient_rows(gradients);
   wait_for_copies<1>();
-  Own::show_copies();
   __syncthreads();
   query_rows.keep();
   gradient_rows.keep();
 
-  const int own = own_rows<kShape>(first), together = rows_together<kShape>(first);
+  const int own = own_rows<kShape>(first);
   float sums[kRowTiles][2], deltas[kRowTiles][2];
 #pragma unroll
   for (int r = 0; r < kRowTiles; ++r)
@@ -264,21 +250,15 @@ inline void tensor_attention_query_gradients(const TensorAttentionBackward& para
   clear_sums<kRowTiles, kDim / 8>(of_query);
   for (int at = 0; at < end; at += kOthers) {
     wait_for_copies<0>();
-    Own::show_copies();
     __syncthreads();
     if (at + kOthers < end) begin_tile(at + kOthers);
     const int stage = at / kOthers % 2 * kTileBytes;
 #pragma unroll
     for (int step = 0; step < kOthers; step += kStep) {
-      if (of.is_causal && at + step >= together + kShape.rows_together()) continue;
+      if (of.is_causal && at + step >= own + kRowTiles * 16) continue;
       Sums<kRowTiles, kStep / 8> scores, of_scores;
-      Own::begin(scores);
       Own::template multiply<T, kOthers>(scores, query_rows, keys + stage, step);
-      Own::end();
-      Own::begin(of_scores);
       Own::template multiply<T, kOthers>(of_scores, gradient_rows, values + stage, step);
-      Own::end();
-      Own::template wait<1>(scores);
       const bool hides = !scores_of.all_see(own, at + step + kStep);
       if (kHasMask || hides)
         for_each_pair<kRowTiles, kStep / 8>(
@@ -291,7 +271,6 @@ inline void tensor_attention_query_gradients(const TensorAttentionBackward& para
         a = exp2_fast(scalar::fma(a, scores_of.factor(), -sums[r][half]));
         b = exp2_fast(scalar::fma(b, scores_of.factor(), -sums[r][half]));
       });
-      Own::template wait<0>(of_scores);
       for_each_pair<kRowTiles, kStep / 8>(of_scores,
                                           [&](int r, int half, int c, float& a, float& b) {
                                             a = scores[r][c][2 * half] * (a - deltas[r][half]);
@@ -299,10 +278,7 @@ inline void tensor_attention_query_gradients(const TensorAttentionBackward& para
                                           });
       Packed<kRowTiles, kStep / 8> packed;
       pack_sums<T, kRowTiles, kStep / 8>(packed, of_scores);
-      Own::begin(of_query, packed);
       Own::template add<T, kOthers>(of_query, packed, keys + stage, step);
-      Own::end();
-      Own::template wait<0>(of_query, packed);
     }
   }
   wait_for_copies<0>();

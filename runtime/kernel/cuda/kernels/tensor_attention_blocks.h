@@ -47,15 +47,10 @@ struct BlockPlace {
   }
 };
 
-// The first row of those that the thread's warp owns, and of those whose warps do the same.
+// The first row of those that the thread's warp owns.
 template <TileShape kShape>
 inline int own_rows(int first) {
   return first + warp() * kShape.row_tiles * 16;
-}
-template <TileShape kShape>
-inline int rows_together(int first) {
-  const int own = warp() * kShape.row_tiles * 16;
-  return first + own - own % kShape.rows_together();
 }
 
 // A warp's gradients of keys and values, whose first row is `own`; or a group's part of them.

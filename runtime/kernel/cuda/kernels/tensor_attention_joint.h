@@ -10,11 +10,13 @@ namespace dc::runtime::kernel::cuda {
 // What a block does: tiles of keys of one head of these, one in each chain, and query heads.
 struct JointBlock {
   int rank, batch, key_head, group, first_head, heads, key_tiles, query_tiles;
+  int ratio;  // of the rows of tiles of keys and queries
   bool is_causal;
 
   JointBlock(const TensorAttentionBackward& parameters, int number)
       : key_tiles(parameters.joint.key_tiles),
         query_tiles(parameters.joint.query_tiles),
+        ratio(kJointKeys / joint_queries(static_cast<int>(parameters.all.of.dim))),
         is_causal(parameters.all.of.is_causal) {
     const Attention& of = parameters.all.of;
     const int blocks = JointGradients::blocks(key_tiles, is_causal),
@@ -30,14 +32,14 @@ struct JointBlock {
   int key_tile(int chain) const { return chain == 0 ? key_tiles - 1 - rank : rank; }
   bool has(int chain) const { return chain == 0 || key_tile(1) != key_tile(0); }
   // Tiles of queries that see its keys, for each head.
-  int first_query_tile(int chain) const { return is_causal ? key_tile(chain) : 0; }
+  int first_query_tile(int chain) const { return is_causal ? key_tile(chain) * ratio : 0; }
   int tiles_of_head(int chain) const {
     const int first = first_query_tile(chain);
     return first < query_tiles ? query_tiles - first : 0;
   }
   // How many blocks of the chain add to a tile of queries before.
   int turn(int chain, int query_tile) const {
-    const int unseen = is_causal && chain == 0 ? key_tiles - 1 - query_tile : 0;
+    const int unseen = is_causal && chain == 0 ? key_tiles - 1 - query_tile / ratio : 0;
     return unseen > 0 ? rank - unseen : rank;
   }
 };
@@ -63,22 +65,22 @@ struct JointStep {
 };
 
 // Where the tiles of a block lie in shared memory: keys and values; queries and gradients of
-// results, of three steps; gradients of scores, of two; sums and deltas; gradients of queries.
+// results; gradients of scores, of two steps; gradients of queries; sums and deltas.
 template <int kDim>
 struct JointTiles {
-  using Own = Tiles<kDim, true>;
-  static_assert(kDim == kPanelColumns);
-  static constexpr int kTileBytes = kJointRows * Own::kRowPitch, kStages = 3,
-                       kPanelBytes = kJointRows * kPanelPitch, kSumBytes = kJointRows * 4,
-                       kQueryBytes = kJointRows * kDim * 4;
+  static constexpr int kQueries = joint_queries(kDim), kStages = joint_stages(kDim),
+                       kKeyBytes = kJointKeys * 2 * kDim, kTileBytes = kQueries * 2 * kDim,
+                       kPanelBytes = kJointKeys * kPanelPitch,
+                       kScoreBytes = kQueries / kPanelColumns * kPanelBytes,
+                       kQueryBytes = kQueries * kDim * 4, kSumBytes = kQueries * 4;
   SharedPlace keys, values, queries, gradients, score_gradients, query_gradients, sums, deltas;
   explicit JointTiles(SharedPlace memory)
       : keys(memory),
-        values(keys + kTileBytes),
-        queries(values + kTileBytes),
+        values(keys + kKeyBytes),
+        queries(values + kKeyBytes),
         gradients(queries + kStages * kTileBytes),
         score_gradients(gradients + kStages * kTileBytes),
-        query_gradients(score_gradients + 2 * 2 * kPanelBytes),
+        query_gradients(score_gradients + 2 * kScoreBytes),
         sums(query_gradients + kQueryBytes),
         deltas(sums + kStages * kSumBytes) {}
 };
@@ -113,7 +115,7 @@ inline void add_joint_queries(const TensorAttentionBackward& parameters, const J
       if (lane() == 0) {
         wait_for_turn(turn, own);
         order_copies();
-        float* const to = joint.of_query + place * (kJointRows * kDim);
+        float* const to = joint.of_query + place * (tiles.kQueryBytes / 4);
         if (own == 0)
           begin_write(to, tiles.query_gradients, tiles.kQueryBytes);
         else
@@ -131,19 +133,21 @@ inline void add_joint_queries(const TensorAttentionBackward& parameters, const J
 }
 
 // A tile that these threads copy, one row after the other: they have few registers.
-template <int kDim, typename T>
+template <int kRows, int kDim, typename T>
 inline void copy_joint_rows(SharedPlace tile, const HeadRows<T>& from, int first, int rows) {
-  constexpr int kWords = kDim / 8, kAtOnce = kJointCopiers / kWords;
-  static_assert(kWords == kPanelPitch / 16 && kAtOnce % 8 == 0);
+  constexpr int kWords = kPanelPitch / 16, kAtOnce = kJointCopiers / kWords;
+  static_assert(kAtOnce % 8 == 0);
   const int thread = static_cast<int>(threadIdx.x % kJointCopiers), row = thread / kWords,
             word = thread % kWords;
-  const SharedPlace to = tile + row * kPanelPitch + (word ^ (row % 8)) * 16;
-  const T* const words = from.data + word * 8;
+  for (int panel = 0; panel < kDim / kPanelColumns; ++panel) {
+    const SharedPlace to = tile + (panel * kRows + row) * kPanelPitch + (word ^ (row % 8)) * 16;
+    const T* const words = from.data + panel * kPanelColumns + word * 8;
 #pragma unroll 4
-  for (int r = 0; r < kJointRows; r += kAtOnce) {
-    const bool exists = first + row + r < rows;
-    copy_16(to + r * kPanelPitch,
-            words + static_cast<int64_t>(exists ? first + row + r : 0) * from.row, exists);
+    for (int r = 0; r < kRows; r += kAtOnce) {
+      const bool exists = first + row + r < rows;
+      copy_16(to + r * kPanelPitch,
+              words + static_cast<int64_t>(exists ? first + row + r : 0) * from.row, exists);
+    }
   }
 }
 
@@ -151,7 +155,7 @@ inline void copy_joint_rows(SharedPlace tile, const HeadRows<T>& from, int first
 template <typename T, int kDim>
 inline void copy_joint_tiles(const TensorAttentionBackward& parameters, const JointBlock& block,
                              const JointTiles<kDim>& tiles) {
-  constexpr int kAll = kJointMultipliers + kJointCopiers;
+  constexpr int kAll = kJointMultipliers + kJointCopiers, kQueries = JointTiles<kDim>::kQueries;
   using Own = Tiles<kDim, true>;
   const AttentionBackward& all = parameters.all;
   const Attention& of = all.of;
@@ -159,25 +163,29 @@ inline void copy_joint_tiles(const TensorAttentionBackward& parameters, const Jo
     if (!block.has(chain)) continue;
     const int count = block.tiles_of_head(chain) * block.heads;
     const auto begin_step = [&](const JointStep& step, int stage) {
-      const int at = step.tile * kJointRows, query_count = static_cast<int>(of.queries);
-      copy_joint_rows<kDim>(tiles.queries + stage * tiles.kTileBytes,
-                            HeadRows<T>(of.query, block.batch, step.head), at, query_count);
-      copy_joint_rows<kDim>(tiles.gradients + stage * tiles.kTileBytes,
-                            HeadRows<T>(all.gradient, block.batch, step.head), at, query_count);
-      const int word = static_cast<int>(threadIdx.x % (kJointRows / 4));
-      const bool is_delta = threadIdx.x % kJointCopiers >= kJointRows / 4;
+      const int at = step.tile * kQueries, query_count = static_cast<int>(of.queries);
+      copy_joint_rows<kQueries, kDim>(tiles.queries + stage * tiles.kTileBytes,
+                                      HeadRows<T>(of.query, block.batch, step.head), at,
+                                      query_count);
+      copy_joint_rows<kQueries, kDim>(tiles.gradients + stage * tiles.kTileBytes,
+                                      HeadRows<T>(all.gradient, block.batch, step.head), at,
+                                      query_count);
+      constexpr int kWords = kQueries / 4;
+      const int word = static_cast<int>(threadIdx.x) % kWords,
+                which = static_cast<int>(threadIdx.x) % kJointCopiers / kWords;
       const int64_t from =
           (block.batch * of.heads + step.head) * parameters.padded_queries + at + word * 4;
-      copy_16((is_delta ? tiles.deltas : tiles.sums) + stage * tiles.kSumBytes + word * 16,
-              (is_delta ? all.deltas : parameters.sums) + from, true);
+      if (which < 2)
+        copy_16((which == 0 ? tiles.sums : tiles.deltas) + stage * tiles.kSumBytes + word * 16,
+                (which == 0 ? parameters.sums : all.deltas) + from, true);
       end_copy_group();
     };
     meet<kAll>(joint_barrier::kTile);
-    const int first = block.key_tile(chain) * kJointRows, key_count = static_cast<int>(of.keys);
-    copy_joint_rows<kDim>(tiles.keys, HeadRows<T>(of.key, block.batch, block.key_head), first,
-                          key_count);
-    copy_joint_rows<kDim>(tiles.values, HeadRows<T>(of.value, block.batch, block.key_head), first,
-                          key_count);
+    const int first = block.key_tile(chain) * kJointKeys, key_count = static_cast<int>(of.keys);
+    copy_joint_rows<kJointKeys, kDim>(tiles.keys, HeadRows<T>(of.key, block.batch, block.key_head),
+                                      first, key_count);
+    copy_joint_rows<kJointKeys, kDim>(
+        tiles.values, HeadRows<T>(of.value, block.batch, block.key_head), first, key_count);
     JointStep step(block, chain);
     if (count > 0) begin_step(step, 0);
     for (int i = 1, stage = 1; i <= count; ++i) {
@@ -198,17 +206,18 @@ template <typename T, int kDim, bool kHasMask>
 inline void multiply_joint_tiles(const TensorAttentionBackward& parameters, const JointBlock& block,
                                  const JointTiles<kDim>& tiles, const float* sums_in_memory) {
   constexpr int kAll = kJointMultipliers + kJointCopiers, kStep = kGroupRows,
-                kStages = JointTiles<kDim>::kStages;
+                kStages = JointTiles<kDim>::kStages, kQueries = JointTiles<kDim>::kQueries;
   using Own = Tiles<kDim, true>;
   const Attention& of = parameters.all.of;
   const int four = own_four_warps();
   for (int chain = 0; chain < block.chains(); ++chain) {
     if (!block.has(chain)) continue;
-    const int first = block.key_tile(chain) * kJointRows, own = first + warp() * 16,
+    const int first = block.key_tile(chain) * kJointKeys, own = first + warp() * 16,
               count = block.tiles_of_head(chain) * block.heads;
-    const bool hides_keys = first + kJointRows > of.keys;
-    const GroupRows<kJointRows> key_rows(tiles.keys), value_rows(tiles.values);
-    Sums<1, kDim / 8> of_key, of_value, of_query;
+    const bool hides_keys = first + kJointKeys > of.keys;
+    const GroupRows<kJointKeys> key_rows(tiles.keys), value_rows(tiles.values);
+    Sums<1, kDim / 8> of_key, of_value;
+    Sums<1, kPanelColumns / 8> of_query;
     clear_sums<1, kDim / 8>(of_key);
     clear_sums<1, kDim / 8>(of_value);
     Sums<1, kStep / 8> scores, of_scores;
@@ -217,62 +226,68 @@ inline void multiply_joint_tiles(const TensorAttentionBackward& parameters, cons
     int stage = 0, half_of_two = 0;
     const auto begin_scores = [&](int step) {
       Own::begin(scores);
-      Own::template multiply<T, kJointRows>(scores, key_rows,
-                                            tiles.queries + stage * tiles.kTileBytes, step);
-      Own::end();
-      Own::begin(of_scores);
-      Own::template multiply<T, kJointRows>(of_scores, value_rows,
-                                            tiles.gradients + stage * tiles.kTileBytes, step);
+      Own::template multiply<T, kQueries>(scores, key_rows,
+                                          tiles.queries + stage * tiles.kTileBytes, step);
       Own::end();
     };
-    // Probabilities, and their product with the gradients of results.
-    const auto add_values = [&](int step) {
+    const auto begin_score_gradients = [&](int step) {
+      Own::begin(of_scores);
+      Own::template multiply<T, kQueries>(of_scores, value_rows,
+                                          tiles.gradients + stage * tiles.kTileBytes, step);
+      Own::end();
+    };
+    const auto make_probabilities = [&](int step) {
       const Base2Scores<kHasMask> scores_of(of, block.batch, now.head);
-      const int at = now.tile * kJointRows + step;
+      const int at = now.tile * kQueries + step;
       if (kHasMask || hides_keys || (of.is_causal && own + 16 > at + 1))
         for_each_pair<1, kStep / 8>(scores, [&](int r, int half, int c, float& a, float& b) {
           const int k = own + row_in_tile(r, half), q = at + column_in_tile(c);
           a = scores_of.sees(q, k) ? scores_of.score(a, q, k) : minus_infinity<float>();
           b = scores_of.sees(q + 1, k) ? scores_of.score(b, q + 1, k) : minus_infinity<float>();
         });
-      const float* const sums_now = sums_in_memory + stage * kJointRows + step;
+      const float* const sums_now = sums_in_memory + stage * kQueries + step;
       for_each_pair<1, kStep / 8>(scores, [&](int, int, int c, float& a, float& b) {
         const float* const sum = sums_now + column_in_tile(c);
         a = exp2_fast(scalar::fma(a, scores_of.factor(), -sum[0]));
         b = exp2_fast(scalar::fma(b, scores_of.factor(), -sum[1]));
       });
+    };
+    // Their product with the gradients of results.
+    const auto add_values = [&](int step) {
       pack_sums<T, 1, kStep / 8>(packed, scores);
       Own::begin(of_value, packed);
-      Own::template add<T, kJointRows>(of_value, packed, tiles.gradients + stage * tiles.kTileBytes,
-                                       step);
+      Own::template add<T, kQueries>(of_value, packed, tiles.gradients + stage * tiles.kTileBytes,
+                                     step);
       Own::end();
     };
     // Gradients of scores, for the others too,
     const auto make_score_gradients = [&](int step) {
-      const float* const deltas_now = sums_in_memory + (kStages + stage) * kJointRows + step;
+      const float* const deltas_now = sums_in_memory + (kStages + stage) * kQueries + step;
       for_each_pair<1, kStep / 8>(of_scores, [&](int r, int half, int c, float& a, float& b) {
         const float* const delta = deltas_now + column_in_tile(c);
         a = scores[r][c][2 * half] * (a - delta[0]);
         b = scores[r][c][2 * half + 1] * (b - delta[1]);
       });
       pack_sums<T, 1, kStep / 8>(of_packed, of_scores);
-      Own::store(of_packed, tiles.score_gradients +
-                                (half_of_two * 2 + step / kStep) * tiles.kPanelBytes +
-                                warp() * 16 * kPanelPitch);
+      Own::store(of_packed, tiles.score_gradients + half_of_two * tiles.kScoreBytes +
+                                step / kStep * tiles.kPanelBytes + warp() * 16 * kPanelPitch);
     };
     // and their product with the queries.
     const auto add_keys = [&](int step) {
       Own::begin(of_key, of_packed);
-      Own::template add<T, kJointRows>(of_key, of_packed, tiles.queries + stage * tiles.kTileBytes,
-                                       step);
+      Own::template add<T, kQueries>(of_key, of_packed, tiles.queries + stage * tiles.kTileBytes,
+                                     step);
       Own::end();
     };
-    // Of the step before, 64 queries of each four warps, all keys of the block.
+    // Of the step before, all keys of the block: of each four warps 64 queries, or 64 columns.
     const auto begin_queries = [&] {
+      constexpr bool kHasHalves = kDim > kPanelColumns;
       Own::begin(of_query);
-      Own::template multiply_terms<T, kJointRows>(
-          of_query, tiles.score_gradients + ((1 - half_of_two) * 2 + four) * tiles.kPanelBytes,
-          tiles.keys);
+      Own::template multiply_terms<T, kJointKeys>(
+          of_query,
+          tiles.score_gradients + (1 - half_of_two) * tiles.kScoreBytes +
+              (kHasHalves ? 0 : four) * tiles.kPanelBytes,
+          tiles.keys + (kHasHalves ? four : 0) * tiles.kPanelBytes);
       Own::end();
     };
     const auto put_queries = [&] {
@@ -280,7 +295,8 @@ inline void multiply_joint_tiles(const TensorAttentionBackward& parameters, cons
       const SharedPlace to =
           tiles.query_gradients + four * (tiles.kQueryBytes / 2) + threadIdx.x % kGroupThreads * 16;
 #pragma unroll
-      for (int c = 0; c < kDim / 8; ++c) store_4(to + c * kGroupThreads * 16, of_query[0][c]);
+      for (int c = 0; c < kPanelColumns / 8; ++c)
+        store_4(to + c * kGroupThreads * 16, of_query[0][c]);
       Own::show_copies();
       come<kJointMultipliers + 32>(joint_barrier::kMade);
     };
@@ -295,21 +311,41 @@ inline void multiply_joint_tiles(const TensorAttentionBackward& parameters, cons
     for (int i = 0; i < count; ++i, go_on()) {
       Own::show_copies();
       meet<kAll>(joint_barrier::kTile);
-      begin_scores(0);
-      begin_queries();  // in the first step of nothing that is used
-      Own::template wait<2>(scores, packed, of_packed, of_value, of_key);
-      add_values(0);
-      Own::template wait<2>(of_scores);
-      make_score_gradients(0);
-      begin_scores(kStep);
-      add_keys(0);
-      Own::template wait<4>(of_query);
-      if (i > 0) put_queries();
-      Own::template wait<2>(scores, packed, of_value);
-      add_values(kStep);
-      Own::template wait<1>(of_scores, of_packed, of_key);
-      make_score_gradients(kStep);
-      add_keys(kStep);
+      if constexpr (kQueries == 2 * kStep) {
+        begin_scores(0);
+        begin_score_gradients(0);
+        begin_queries();  // in the first step of nothing that is used
+        Own::template wait<2>(scores, packed, of_packed, of_value, of_key);
+        make_probabilities(0);
+        add_values(0);
+        Own::template wait<2>(of_scores);
+        make_score_gradients(0);
+        begin_scores(kStep);
+        begin_score_gradients(kStep);
+        add_keys(0);
+        Own::template wait<4>(of_query);
+        if (i > 0) put_queries();
+        Own::template wait<2>(scores, packed, of_value);
+        make_probabilities(kStep);
+        add_values(kStep);
+        Own::template wait<1>(of_scores, of_packed, of_key);
+        make_score_gradients(kStep);
+        add_keys(kStep);
+      } else {  // with the registers that there are
+        static_assert(kQueries == kStep);
+        begin_queries();
+        begin_scores(0);
+        Own::template wait<1>(of_query);
+        if (i > 0) put_queries();
+        begin_score_gradients(0);
+        Own::template wait<1>(scores);
+        make_probabilities(0);
+        Own::template wait<0>(of_scores);
+        make_score_gradients(0);
+        add_keys(0);
+        add_values(0);
+        Own::template wait<0>(packed, of_packed, of_value, of_key);
+      }
     }
     Own::template wait<0>(packed, of_packed, of_value, of_key);
     Own::show_copies();
@@ -327,7 +363,7 @@ inline void multiply_joint_tiles(const TensorAttentionBackward& parameters, cons
 template <typename T, int kDim, bool kHasMask>
 inline void tensor_attention_joint_gradients(const TensorAttentionBackward& parameters) {
   constexpr int kFirstOfRest = kJointMultipliers / 32;
-  static_assert(kJointMultipliers == 2 * kGroupThreads && kJointRows == 2 * kGroupRows);
+  static_assert(kJointMultipliers == 2 * kGroupThreads && kJointKeys == 2 * kGroupRows);
   DC_SHARED_MEMORY(memory);
   const JointTiles<kDim> tiles(shared_place(memory));
   auto* const number = reinterpret_cast<uint32_t*>(memory);
@@ -359,30 +395,37 @@ inline void tensor_attention_query_sums(const TensorAttentionBackward& parameter
             heads = static_cast<int>(of.heads),
             all_tiles = static_cast<int>(of.batch) * heads * tiles,
             thread = static_cast<int>(threadIdx.x);
+  constexpr int kQueries = joint_queries(kDim), kColumns = kPanelColumns;
   static_assert(kBlockThreads == kJointMultipliers);
+  // Each four warps have 64 queries or 64 columns.
+  const int four = warp() / 4, first_row = kDim > kColumns ? 0 : four * kGroupRows,
+            first_column = kDim > kColumns ? four * kColumns : 0;
   for (int i = static_cast<int>(blockIdx.x); i < all_tiles; i += static_cast<int>(gridDim.x)) {
     const int tile = i % tiles, head = i / tiles % heads, batch = i / tiles / heads;
-    Sums<1, kDim / 8> sums;
-    clear_sums<1, kDim / 8>(sums);
+    Sums<1, kColumns / 8> sums;
+    clear_sums<1, kColumns / 8>(sums);
     for (int chain = 0; chain < JointGradients::chains(of.is_causal); ++chain) {
-      const int unseen = key_tiles - 1 - tile;  // by these queries, of the first chain
+      const int unseen =
+          key_tiles - 1 - tile / (kJointKeys / kQueries);  // by these queries, of the first chain
       const bool has = chain == 0
                            ? !of.is_causal || JointGradients::blocks(key_tiles, true) > unseen
                            : key_tiles > 1;
       if (!has) continue;
       const float* const from =
           parameters.joint.of_query +
-          joint_place(of, tiles, chain, batch, head, tile) * (kJointRows * kDim) +
-          thread / kGroupThreads * (kGroupRows * kDim) + thread % kGroupThreads * 4;
+          joint_place(of, tiles, chain, batch, head, tile) * (kQueries * kDim) +
+          four * (kGroupRows * kColumns) + thread % kGroupThreads * 4;
 #pragma unroll
-      for (int c = 0; c < kDim / 8; ++c) {
+      for (int c = 0; c < kColumns / 8; ++c) {
         const Pack<float, 4> part = load_pack<4>(from + c * kGroupThreads * 4);
 #pragma unroll
         for (int j = 0; j < 4; ++j) sums[0][c][j] += part.at[j];
       }
     }
-    write_sums(sums, HeadRows<T>(parameters.all.of_query, batch, head),
-               tile * kJointRows + warp() * 16, static_cast<int>(of.queries), of.scale);
+    HeadRows<T> to(parameters.all.of_query, batch, head);
+    to.data += first_column;
+    write_sums(sums, to, tile * kQueries + first_row + warp() % 4 * 16,
+               static_cast<int>(of.queries), of.scale);
   }
 }
 

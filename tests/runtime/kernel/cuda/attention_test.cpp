@@ -54,6 +54,8 @@ const Case kCases[] = {
     {"tensor_48", 1, 1, 1, 130, 40, 48, true, {}, false, 0, DType::BF16},
     {"tensor_more_keys", 1, 2, 1, 40, 300, 128, true, {}, true, 0, DType::BF16},
     {"tensor_128", 1, 4, 1, 130, 130, 128, true, {}, false, 0, DType::F16},
+    {"tensor_128_chains", 1, 2, 1, 300, 400, 128, true, {}, true, 0, DType::BF16},
+    {"tensor_128_chain", 2, 2, 1, 200, 260, 128, false, {200, 260}, false, 0, DType::F16},
     {"tensor_mask", 2, 2, 1, 70, 90, 64, true, {2, 1, 70, 90}, false, 0, DType::BF16},
     {"tensor_mask_of_keys", 1, 2, 2, 20, 70, 80, false, {1, 1, 1, 70}, false, 0, DType::BF16},
     {"tensor_hidden_row", 1, 2, 2, 40, 40, 64, false, {40, 40}, false, 0, DType::BF16, true},
