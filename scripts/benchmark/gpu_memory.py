@@ -1,4 +1,4 @@
-"""gpu.py's stage of memory: what CUDA and its libraries take of a GPU beyond a plan's own memory, which one plan foretells for others."""
+"""gpu.py's stage of memory: what CUDA and its libraries take of a GPU beyond a plan's own memory, which one plan predicts for others."""
 
 import shutil
 import subprocess
@@ -29,12 +29,12 @@ def memory(runner):
     """For plans of one model, and models of other sizes: beyond the plan, and how far that is from what the first plan took."""
     if runner.double or shutil.which("nvidia-smi") is None:
         return True, {"left_out": "a double has no other memory" if runner.double else "there is no nvidia-smi"}
-    figures, foretold = {}, None
+    figures, predicted = {}, None
     for name in MODELS[False]:
         for options in PLANS:
             plan, _, arena = model_of(runner, name, 1).compile(*options)
             used, before = most_used(runner, plan)
             beyond = used - before - arena
-            foretold = beyond if foretold is None else foretold
-            figures[" ".join((name, *options))] = {"plan": arena, "beyond": beyond, "from_foretold": beyond - foretold}
-    return all(abs(row["from_foretold"]) <= ALLOWED_BYTES for row in figures.values()), {"foretold": foretold, **figures}
+            predicted = beyond if predicted is None else predicted
+            figures[" ".join((name, *options))] = {"plan": arena, "beyond": beyond, "from_predicted": beyond - predicted}
+    return all(abs(row["from_predicted"]) <= ALLOWED_BYTES for row in figures.values()), {"predicted": predicted, **figures}
