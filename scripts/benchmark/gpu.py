@@ -14,6 +14,7 @@ import traceback
 
 from gpu_benchmark import EarlyCompilation, benchmark, start
 from gpu_faults import faults
+from gpu_memory import memory
 from gpu_predictions import offload, predictions
 from gpu_profile import profile
 from gpu_runner import Runner
@@ -38,8 +39,8 @@ def machine(runner):
     return runner.gpus > 0 and figures["libraries"]["nvrtc"] is not None, figures
 
 
-STAGES = (machine, start, device, training, kernels, samples, ranks, faults, sanitizer, profile, predictions, offload, benchmark)
-TIMED = (profile, predictions, offload, benchmark)  # nothing else may run meanwhile
+STAGES = (machine, start, device, training, kernels, samples, ranks, faults, sanitizer, profile, predictions, offload, memory, benchmark)
+TIMED = (profile, predictions, offload, memory, benchmark)  # nothing else may run meanwhile
 
 
 def write(out, report):

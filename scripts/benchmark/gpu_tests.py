@@ -10,7 +10,7 @@ from gpu_runner import Failed
 # other last bits.
 LEFT_OUT = "*DeathTest*:*OfTheDouble*:NoCudaDevice*:*/NoCudaDevice*:Nvrtc*:KernelCompiler*:CudaOutputLayer*:IpcChoice*:*CudaOperators*/f64"
 # More than two processes that share a GPU: it gives each a slice of 2 ms in turn, and ranks meet some hundred times.
-LEFT_OUT += ":Ranks/IpcProcesses.*/1:IpcProcessGroups.*"
+LEFT_OUT += ":IpcProcesses.Three*:IpcProcessGroups.*"
 
 
 def tests_of(runner, program, *options):

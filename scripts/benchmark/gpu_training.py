@@ -84,8 +84,8 @@ def attempt(runner, model):
 
 
 def attempts(runner, chosen):
-    """Four at a time: nothing here is a figure of speed."""
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+    """Eight at a time: nothing here is a figure of speed."""
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
         found = dict(zip((model["name"] for model in chosen), pool.map(lambda model: attempt(runner, model), chosen), strict=True))
     return all(ok for ok, _ in found.values()), {name: figures for name, (_, figures) in found.items()}
 

@@ -108,8 +108,7 @@ std::unique_ptr<CompilerProcess> CompilerProcess::start() {
   std::string name = "dcc-kernel-compiler", argument(kArgument);
   char* arguments[] = {name.data(), argument.data(), nullptr};
   pid_t process = 0;
-  const int failed =
-      posix_spawn(&process, "/proc/self/exe", &actions, nullptr, arguments, environ);
+  const int failed = posix_spawn(&process, "/proc/self/exe", &actions, nullptr, arguments, environ);
   posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);
   if (failed == 0) return std::unique_ptr<CompilerProcess>(new CompilerProcess(process, ends[0]));

@@ -88,6 +88,7 @@ TEST(KernelCompiler, SaysWhyATextDoesNotCompileInAProcess) {
   ASSERT_TRUE(nvrtc.ok());
   KernelCompiler compiler(*nvrtc, kArchitecture, kDriver, "");
   std::vector<std::thread> threads;
+  threads.reserve(3);
   for (int i = 0; i < 3; ++i)
     threads.emplace_back([&] {
       const auto code = compiler.compile(sample("no_such_name"));
