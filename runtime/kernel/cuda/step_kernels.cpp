@@ -39,17 +39,23 @@ Updated updated(const Dense& p, const Dense& g, const Dense& copy, bool in_fours
   return {at<float>(p), g.data, copy.data, p.count, in_fours};
 }
 
-// One thread for four elements.
-unsigned update_blocks(const Workshop& workshop, const Dense& p) {
-  return workshop.blocks_for((p.count + 3) / 4);
+// One thread for four elements, or several times four.
+template <typename Parameters>
+Made update_kernel(Workshop& workshop, const KernelSource& source, const Dense& p,
+                   const Parameters& parameters) {
+  std::vector<Launch> launches(1);
+  DC_ASSIGN_OR_RETURN(launches[0],
+                      workshop.launch(source, workshop.blocks_for((p.count + 3) / 4), parameters));
+  workshop.keep_resident(launches[0]);
+  return workshop.kernel(std::move(launches));
 }
 
 Made adamw_kernel(Workshop& workshop, Call& call, int32_t) {
   const native::AdamWOperands o = native::read_adamw(call);
   if (!call.ok()) return call.made(nullptr);
-  return workshop.kernel(
-      source_for({o.g.dtype, o.copy.dtype}, "dc_adamw", "update.h", "AdamW", "adamw"),
-      update_blocks(workshop, o.p),
+  return update_kernel(
+      workshop, source_for({o.g.dtype, o.copy.dtype}, "dc_adamw", "update.h", "AdamW", "adamw"),
+      o.p,
       AdamW{updated(o.p, o.g, o.copy, in_fours({o.p, o.m, o.v, o.g, o.copy})), at<float>(o.m),
             at<float>(o.v), o.control.at()});
 }
@@ -57,10 +63,10 @@ Made adamw_kernel(Workshop& workshop, Call& call, int32_t) {
 Made sgd_kernel(Workshop& workshop, Call& call, int32_t) {
   const native::SgdOperands o = native::read_sgd(call);
   if (!call.ok()) return call.made(nullptr);
-  return workshop.kernel(source_for({o.g.dtype, o.copy.dtype}, "dc_sgd", "update.h", "Sgd", "sgd"),
-                         update_blocks(workshop, o.p),
-                         Sgd{updated(o.p, o.g, o.copy, in_fours({o.p, o.buffer, o.g, o.copy})),
-                             at<float>(o.buffer), o.control.at(), o.momentum, o.nesterov});
+  return update_kernel(
+      workshop, source_for({o.g.dtype, o.copy.dtype}, "dc_sgd", "update.h", "Sgd", "sgd"), o.p,
+      Sgd{updated(o.p, o.g, o.copy, in_fours({o.p, o.buffer, o.g, o.copy})), at<float>(o.buffer),
+          o.control.at(), o.momentum, o.nesterov});
 }
 
 Made dropout_kernel(Workshop& workshop, Call& call, int32_t) {

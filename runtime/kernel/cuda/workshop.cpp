@@ -130,6 +130,7 @@ unsigned Workshop::blocks_for(int64_t elements) const {
 
 void Workshop::keep_resident(Launch& launch) const {
   if (launch.function == nullptr) return;
+  device_.use();
   int of_one = 0;
   const int failed = device_.driver().resident_blocks(
       &of_one, launch.function, static_cast<int>(launch.threads), launch.shared_bytes);

@@ -34,6 +34,18 @@ inline void for_each_pack_of_row(const T* row, int64_t count, bool packs, F f) {
   }
 }
 
+// Of each x its exponential, in less time if all are moderate.
+template <int kCount>
+inline void exponentials(float (&x)[kCount]) {
+  bool moderate = true;
+  for (int k = 0; k < kCount; ++k) moderate = moderate && scalar::math::is_moderate(x[k]);
+  if (moderate) {
+    for (int k = 0; k < kCount; ++k) x[k] = scalar::math::exp_in_range(x[k]);
+  } else {
+    for (int k = 0; k < kCount; ++k) x[k] = scalar::math::exp(x[k]);
+  }
+}
+
 // A block takes a row. Thread t adds the exponentials of logits t, t + kBlockThreads, ... in order.
 // Those of a row that is no longer than a tile come to it through shared memory.
 template <typename T>
@@ -54,9 +66,16 @@ inline void logit_powers(const LogitPart& parameters) {
     largest = block_largest(largest);
     const T* const seen = is_staged ? staged : logits;
     double sum = 0;
-    for_each_in_block(classes, [&](int64_t c) {
-      sum += static_cast<double>(scalar::math::exp(scalar::load(seen[c]) - largest));
-    });
+    for (int64_t begin = threadIdx.x; begin < classes; begin += kRowTile) {
+      float powers[kRowPack];
+      const auto exists = [&](int k) { return begin + k * int64_t{kBlockThreads} < classes; };
+      for (int k = 0; k < kRowPack; ++k)
+        powers[k] =
+            exists(k) ? scalar::load(seen[begin + k * int64_t{kBlockThreads}]) - largest : 0.0f;
+      exponentials(powers);
+      for (int k = 0; k < kRowPack; ++k)
+        if (exists(k)) sum += static_cast<double>(powers[k]);
+    }
     sum = block_sum(sum);
     if (threadIdx.x != 0) continue;
     parameters.powers[row] = {sum, largest};
@@ -126,16 +145,22 @@ inline void logit_gradients(const LogitPart& parameters) {
     const float largest = parameters.largest[row], log_of_sum = parameters.log_of_sum[row];
     const T* logits = logits_of_row<T>(parameters, row);
     T* to = static_cast<T*>(parameters.gradients) + row * classes;
-    for_each_pack_of_row(logits, classes, in_packs(logits, classes) && in_packs(to, classes),
-                         [&]<int kCount>(int64_t first, const Pack<T, kCount>& pack) {
-                           Pack<T, kCount> gradients;
-                           for (int k = 0; k < kCount; ++k) {
-                             const float y = scalar::load(pack.at[k]) - largest - log_of_sum;
-                             const float own = first + k == own_class ? -of_loss : 0.0f;
-                             gradients.at[k] = scalar::store<T>(own - scalar::math::exp(y) * sum);
-                           }
-                           store_pack(to + first, gradients);
-                         });
+    for_each_pack_of_row(
+        logits, classes, in_packs(logits, classes) && in_packs(to, classes),
+        [&]<int kCount>(int64_t first, const Pack<T, kCount>& pack) {
+          const int64_t own_place = own_class - first;
+          const int at = own_place >= 0 && own_place < kCount ? static_cast<int>(own_place) : -1;
+          float powers[kCount];
+          for (int k = 0; k < kCount; ++k)
+            powers[k] = scalar::load(pack.at[k]) - largest - log_of_sum;
+          exponentials(powers);
+          Pack<T, kCount> gradients;
+          for (int k = 0; k < kCount; ++k) {
+            const float own = k == at ? -of_loss : 0.0f;
+            gradients.at[k] = scalar::store<T>(own - powers[k] * sum);
+          }
+          store_pack(to + first, gradients);
+        });
   }
 }
 
