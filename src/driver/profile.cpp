@@ -25,7 +25,7 @@ using base::Status;
 
 // Whose kernels are in a plan: libtorch's; the runtime's own, one for each operator; the same with
 // fused ones; with what is fused drawn at random.
-// Fused: with reductions at their end; FusedElementwise: without.
+// Fused: with reductions; FusedElementwise: without.
 enum class Kernels : uint8_t { Aten, Native, Fused, FusedElementwise, FusedAtRandom };
 
 struct Replay {
@@ -59,8 +59,12 @@ Result<runtime::plan::Plan> one_rank_plan(const ir::Step& step, const Target& ta
   CompileOptions options;
   options.passes.providers =
       replay.kernels == Kernels::Aten ? passes::Providers::Aten : passes::Providers::Native;
-  options.passes.fuse_reductions = replay.kernels == Kernels::Fused ? passes::FuseReductions::Always
-                                                                    : passes::FuseReductions::Never;
+  // What plans for the device may have.
+  const passes::FuseReductions with = target.device == base::DeviceKind::Cuda
+                                          ? passes::FuseReductions::Always
+                                          : passes::FuseReductions::AtEnds;
+  options.passes.fuse_reductions =
+      replay.kernels == Kernels::Fused ? with : passes::FuseReductions::Never;
   if (replay.kernels == Kernels::FusedAtRandom) {
     options.passes.after_pass = [&](const passes::Pass& pass, ir::Step& scheduled) {
       return pass.name == "schedule" ? passes::fuse_at_random(scheduled, cost, replay.seed)

@@ -39,9 +39,11 @@ enum class Providers : uint8_t { Aten, Native, Any };
 
 // Whether fused kernels have reductions.
 // Never: to measure them without.
-// WhereFaster: where the profile has measured that this is no slower; on GPUs unless it has
-// measured that this is slower. Always: to measure them.
-enum class FuseReductions : uint8_t { Never, WhereFaster, Always };
+// AtEnds: to measure them with reductions that they do not read.
+// WhereFaster: where the profile has measured that this is no slower, at ends alone; on GPUs unless
+// it has measured that this is slower.
+// Always: to measure them.
+enum class FuseReductions : uint8_t { Never, AtEnds, WhereFaster, Always };
 
 struct Pass;
 

@@ -59,6 +59,8 @@ Status read_run(std::string_view text, GoldenFile& file) {
       file.options.recompute = value == "full" ? Recompute::Full : Recompute::Off;
     } else if (key == "providers" && value == "native") {
       file.options.providers = Providers::Native;
+    } else if (key == "device" && value == "cuda") {
+      file.options.device = base::DeviceKind::Cuda;
     } else if (key == "memory") {
       DC_ASSIGN_OR_RETURN(file.options.budgets[ir::Space::Device], parse_memory(value));
     } else if (key == "host-memory") {

@@ -81,6 +81,16 @@ bool is_read_by(const Graph& graph, const Node& view, const std::set<NodeId>& no
   });
 }
 
+// Whether the reduction folds rows that 32 threads each of a GPU fold as fast as more would; the
+// kernel apart takes more of them for few long rows, in another order.
+bool has_good_rows(const Graph& graph, NodeId id, const FusibleReduction& reduction) {
+  constexpr int64_t kFewRows = 1024, kLongRow = 16384;
+  const ir::TensorType& value = graph.value(reduction.value).type;
+  const int64_t rows = graph.value(graph.node(id).results[0]).type.numel();
+  return folds_trailing(reduction.dims, value.shape) &&
+         (rows >= kFewRows || value.numel() / rows <= kLongRow);
+}
+
 // Sizes but leading ones of 1.
 std::span<const int64_t> without_leading_ones(std::span<const int64_t> shape) {
   while (!shape.empty() && shape[0] == 1) shape = shape.subspan(1);
@@ -97,8 +107,7 @@ class Grouping {
     for (const NodeId id : reductions) {
       FusibleReduction reduction = *fusible_reduction(graph, graph.node(id));
       if (taken_.contains(id)) continue;
-      if (of_rows_ && !folds_trailing(reduction.dims, graph.value(reduction.value).type.shape))
-        continue;
+      if (of_rows_ && !has_good_rows(graph, id, reduction)) continue;
       reductions_.emplace(id, std::move(reduction));
     }
     if (!of_rows_) find_parts();

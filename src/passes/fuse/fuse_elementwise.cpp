@@ -61,12 +61,20 @@ bool is_slower(const Graph& graph, const Node& fused, const ElementwiseGroup& gr
   return !is_known(together) || together.time.v > apart.v + (saves_memory ? apart.v / 10 : 0);
 }
 
+bool folds_rows(const Graph& graph, const Node& node) {
+  const std::optional<FusibleReduction> reduction = fusible_reduction(graph, node);
+  return reduction && folds_trailing(reduction->dims, graph.value(reduction->value).type.shape);
+}
+
 // Whether a profile has measured that the group takes no longer than its operators, fused without
-// its reductions too. On GPUs it takes less unless that was measured, since what it folds is not
-// stored.
+// its reductions too. On GPUs what folds columns takes less unless that was measured, since what it
+// folds is not stored; few long rows would keep few threads busy.
 bool reductions_pay(const Graph& graph, const Node& fused, const ElementwiseGroup& group,
                     const cost::CostModel& cost, base::DeviceKind device) {
-  const bool unless_measured = device == base::DeviceKind::Cuda;
+  const bool unless_measured =
+      device == base::DeviceKind::Cuda && std::ranges::none_of(group.members, [&](NodeId member) {
+        return folds_rows(graph, graph.node(member));
+      });
   base::Nanos apart, folding;
   std::vector<NodeId> operators;
   std::vector<ValueId> results;
@@ -141,14 +149,12 @@ std::optional<base::Nanos> time_without_rows(const Graph& graph, const Elementwi
 }
 
 // Whether a kernel that reads rows again is faster. On GPUs it is, unless a profile has measured
-// otherwise: what it does not move takes longer than what it computes twice. On CPUs what it reads
-// again may be in a cache anyway, so a profile has to say so.
+// otherwise: what it does not move takes longer than what it computes twice.
 bool rows_pay(const Graph& graph, const Node& fused, const ElementwiseGroup& group,
-              const cost::CostModel& cost, base::DeviceKind device) {
+              const cost::CostModel& cost) {
   const cost::Estimate together = cost.compute(graph, fused);
   const std::optional<base::Nanos> apart = time_without_rows(graph, group, cost);
-  if (together.source == cost::Source::Measured && apart) return together.time <= *apart;
-  return device == base::DeviceKind::Cuda;
+  return together.source != cost::Source::Measured || !apart || together.time <= *apart;
 }
 
 // Whether a profile knows that one kernel takes no longer than these apart, or knows none of them.
@@ -181,8 +187,8 @@ bool fuse(Graph& graph, const ElementwiseGroup& group, const std::vector<int>& p
       std::ranges::any_of(group.members, [&](NodeId member) { return again[member.index()]; });
   const Node& fused = graph.node(kernel->node);
   const bool has_reason =
-      joining == FuseReductions::Always ||
-      (group.reads_rows       ? rows_pay(graph, fused, group, cost, options.device)
+      joining == FuseReductions::Always || joining == FuseReductions::AtEnds ||
+      (group.reads_rows       ? rows_pay(graph, fused, group, cost)
        : group.reductions > 0 ? reductions_pay(graph, fused, group, cost, options.device)
                               : true);
   if (!has_reason || (!group.reads_rows && is_slower(graph, fused, group, saves_memory, cost))) {
@@ -318,15 +324,18 @@ Joining fuse_program(Graph& graph, int64_t most_operators, const Joining& joinin
 void fuse_program(Graph& graph, int64_t most_operators, const passes::Options& options,
                   const cost::CostModel& cost, Counts& counts) {
   move_to_operands(graph);
+  const FuseReductions how = options.fuse_reductions;
+  const bool on_gpu = options.device == base::DeviceKind::Cuda;
   Joining joining;
-  if (options.fuse_reductions != FuseReductions::Never)
-    joining.rows = joining.ends = fusible_reductions(graph);
-  if (options.fuse_reductions == FuseReductions::WhereFaster &&
-      options.device != base::DeviceKind::Cuda) {
-    std::erase_if(joining.ends, [&](NodeId reduction) {
-      return cost.compute(graph, graph.node(reduction)).source != cost::Source::Measured;
-    });
+  if (how != FuseReductions::Never) joining.ends = fusible_reductions(graph);
+  if (how == FuseReductions::Always || (how == FuseReductions::WhereFaster && on_gpu))
     joining.rows = joining.ends;
+  if (how == FuseReductions::WhereFaster) {
+    std::erase_if(joining.ends, [&](NodeId reduction) {
+      const Node& node = graph.node(reduction);
+      return (!on_gpu || folds_rows(graph, node)) &&
+             cost.compute(graph, node).source != cost::Source::Measured;
+    });
   }
   constexpr int kMostTries = 8;  // then none joins
   for (int tries = 0; tries < kMostTries && joining != Joining(); ++tries) {
