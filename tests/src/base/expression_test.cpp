@@ -117,18 +117,18 @@ TEST(Expression, RefusesWhatIsMalformed) {
       {"t0:f32.=neg.default(self=a0);->t0", "'row'"},
       {"t0:f32.row=neg.default(self=a0);->t0", "there are no reductions"},
       {"t0:f32.row=amax.default(self=a0,dim=[0]);->t0", "is marked as a row's"},
-      {"t0:f32=amax.default(self=a0,dim=[0]);t1:f32=neg.default(self=a0);"
-       "t2:f32.row=mul.Tensor(self=t0,other=t1);->t2",
+      {("t0:f32=amax.default(self=a0,dim=[0]);t1:f32=neg.default(self=a0);"
+        "t2:f32.row=mul.Tensor(self=t0,other=t1);->t2"),
        "t2 is computed for each row, but reads t1"},
       {"t0:f32=amax.default(self=a0,dim=[0]);t1:f32=amax.default(self=t0,dim=[0]);->t1",
        "t1 folds t0"},
-      {"t0:f32=amax.default(self=a0,dim=[0]);t1:f32.row=neg.default(self=t0);"
-       "t2:f32=amin.default(self=t1,dim=[0]);->t2",
+      {("t0:f32=amax.default(self=a0,dim=[0]);t1:f32.row=neg.default(self=t0);"
+        "t2:f32=amin.default(self=t1,dim=[0]);->t2"),
        "t2 folds t1"},
       {"t0:f32=mul.Tensor(self=a0,other=t1);t1:f32=amax.default(self=t0,dim=[0]);->t1",
        "does not come before its use"},
-      {"t0:f32=amax.default(self=a0,dim=[0]);t1:f32=sub.Tensor(self=a0,other=t0);"
-       "t2:f32=amin.default(self=t1,dim=[1]);->t2",
+      {("t0:f32=amax.default(self=a0,dim=[0]);t1:f32=sub.Tensor(self=a0,other=t0);"
+        "t2:f32=amin.default(self=t1,dim=[1]);->t2"),
        "different dims"},
       {fifteen_and_rows(), "more than 16 operands, results and row values"},
       {"t0:f32=amax.default(self=a0,dim=[0]);->", "a value such as t0"},
