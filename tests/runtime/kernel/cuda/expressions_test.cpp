@@ -375,13 +375,10 @@ constexpr const char* kSoftmax =
     "t6:f32=div.Tensor(self=t4,other=t5);->t6";
 INSTANTIATE_TEST_SUITE_P(
     Shapes, CudaFusedRows,
-    ::testing::Values(RowsCase{kRmsNorm, {19, 2048}}, RowsCase{kRmsNorm, {16, 1024}},
-                      RowsCase{kRmsNorm, {16, 768}}, RowsCase{kRmsNorm, {9, 333}},
+    ::testing::Values(RowsCase{kRmsNorm, {19, 2048}}, RowsCase{kRmsNorm, {9, 333}},
                       RowsCase{kRmsNorm, {8, 8192}}, RowsCase{kRmsNormBackward, {40, 2048}},
-                      RowsCase{kRmsNormBackward, {13, 296}}, RowsCase{kRmsNormBackward, {9, 5000}},
-                      RowsCase{kLayerNorm, {24, 1536}}, RowsCase{kLayerNorm, {300, 40}},
-                      RowsCase{kLayerNorm, {17, 63}}, RowsCase{kSoftmax, {33, 512}},
-                      RowsCase{kSoftmax, {70, 100}}));
+                      RowsCase{kRmsNormBackward, {13, 296}}, RowsCase{kLayerNorm, {24, 1536}},
+                      RowsCase{kLayerNorm, {17, 63}}, RowsCase{kSoftmax, {70, 100}}));
 
 class CudaOperators : public ::testing::TestWithParam<DType> {};
 TEST_P(CudaOperators, GiveTheBitsOfTheCpu) {
