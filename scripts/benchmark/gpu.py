@@ -83,15 +83,16 @@ def main():
     parser.add_argument("--bundle", required=True)
     parser.add_argument("--out", required=True)
     parser.add_argument("--double", help="folder of a test double's libraries")
-    parser.add_argument("--stages", help="only these, separated by commas: " + ", ".join(stage.__name__ for stage in STAGES))
+    parser.add_argument("--stages", help="only these, in this order, separated by commas: " + ", ".join(stage.__name__ for stage in STAGES))
     parser.add_argument("--seconds", type=float, default=SECONDS, help="for all together; default %(default)s")
     arguments = parser.parse_args()
     names = arguments.stages.split(",") if arguments.stages else [stage.__name__ for stage in STAGES]
-    chosen = [stage for stage in STAGES if stage.__name__ in names or stage is machine]
-    if unknown := set(names) - {stage.__name__ for stage in STAGES}:
+    by_name = {stage.__name__: stage for stage in STAGES}
+    if unknown := set(names) - set(by_name):
         parser.error(f"there is no stage {', '.join(sorted(unknown))}")
+    chosen = list(dict.fromkeys([machine, *(by_name[name] for name in names)]))
     os.makedirs(arguments.out, exist_ok=True)
-    runner = Runner(arguments.bundle, arguments.double, arguments.seconds)
+    runner = Runner(arguments.bundle, arguments.double, arguments.seconds, arguments.out)
     report = {"is_double": bool(arguments.double), "stages": []}
     ok, early = [], None
     for stage in chosen:

@@ -5,6 +5,7 @@ import functools
 import itertools
 import json
 import os
+import shutil
 import statistics
 
 from gpu_runner import Failed
@@ -28,6 +29,7 @@ class Model:
         os.symlink(runner.program("models", name + ".pt2"), self.archive)
         self.dcc = runner.program("bin", "dcc")
         runner.run([self.dcc, "profile", self.archive, "-n", str(ranks), "--device", "cuda", "-o", self.profile], 120)
+        shutil.copy(self.profile, os.path.join(runner.out, f"{name}-{ranks}.json"))
 
     def compile(self, *options, archive=None):
         """A plan, and its predicted step in milliseconds and memory in bytes. `archive`: another of the bundle's."""

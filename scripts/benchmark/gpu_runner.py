@@ -17,9 +17,10 @@ class Failed(RuntimeError):
 
 
 class Runner:
-    """`double`: the folder of test doubles in place of CUDA's libraries, or None. `seconds`: until all must have ended."""
+    """`double`: the folder of test doubles in place of CUDA's libraries, or None. `seconds`: until all must have ended. `out`: where figures go."""
 
-    def __init__(self, bundle, double, seconds):
+    def __init__(self, bundle, double, seconds, out):
+        self.out = out
         self.double = double and os.path.abspath(double)
         self.scratch = tempfile.mkdtemp(prefix="gpu-")
         self.bundle = os.path.join(self.scratch, "bundle")
