@@ -54,7 +54,11 @@ class Explainer {
     const base::Result<Expression> parsed = Expression::parse(body);
     if (!parsed.ok()) return made;  // a verified plan has none
     describe(*parsed, made);
-    made.launches_saved = static_cast<int64_t>(made.operations.size()) - 1;
+    // Which elements lie in a range is no kernel apart.
+    made.launches_saved =
+        std::ranges::count_if(parsed->operations,
+                              [](const auto& operation) { return !base::index_range(operation); }) -
+        1;
     const plan::Program& of = plan_.programs[static_cast<size_t>(program)];
     if (!of.duration_ns.empty()) made.predicted_ns = of.duration_ns[static_cast<size_t>(index)];
     if (!of.duration_origins.empty())
@@ -105,7 +109,12 @@ class Explainer {
         said.text += argument.name + "=" + shown(argument, made);
         const auto number = static_cast<size_t>(argument.integer);
         if (argument.kind == ExpressionArgumentKind::Value) ++readers[number];
-        if (argument.kind == ExpressionArgumentKind::Operand) ++reads[number];
+        if (argument.kind != ExpressionArgumentKind::Operand) continue;
+        ++reads[number];
+        if (const auto window = expression.windows.find(number); window != expression.windows.end())
+          said.text += " at " + std::to_string(window->second.begin) + " to " +
+                       std::to_string(window->second.end - 1) + " of dim " +
+                       std::to_string(window->second.dim);
       }
       said.text += ")";
       said.is_stored = std::ranges::count(expression.results, i) != 0;
@@ -115,6 +124,7 @@ class Explainer {
     const int64_t elements = this->elements(expression, made, false);
     const int64_t rows = expression.has_reductions() ? this->elements(expression, made, true) : 0;
     for (size_t i = 0; i < readers.size(); ++i) {
+      if (base::index_range(expression.operations[i])) continue;
       const int64_t writes = made.operations[i].is_stored ? 0 : 1;
       const int64_t count = expression.is_row_value(i) ? rows : elements;
       made.bytes_saved +=

@@ -92,7 +92,13 @@ Result<std::vector<base::KernelMeasurement>> measure_model(
   const cost::ProfiledCost measured(scratch_only, generic);
   DC_ASSIGN_OR_RETURN(const runtime::plan::Plan plan,
                       one_rank_plan(step, target, replay, measured));
-  return runtime::measure::measure_kernels(plan, std::move(rows), job, replay.timing, progress);
+  auto kernels =
+      runtime::measure::measure_kernels(plan, std::move(rows), job, replay.timing, progress);
+  // Scratch may decide about the plan: kernels of the first one alone have no time.
+  if (kernels.ok())
+    std::erase_if(*kernels,
+                  [](const base::KernelMeasurement& row) { return row.timing.samples == 0; });
+  return kernels;
 }
 
 // Operators of the model on the runtime's own kernels.

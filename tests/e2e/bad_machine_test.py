@@ -66,7 +66,7 @@ class BadMachineTest(jobs.JobTest):
             (b"silu.default(self=", b"silu.default{self="): "DC1401",  # no text of an expression
             (b"silu.default(self=", b"silv.default(self="): "DC6131",  # no operator
             (b"silu.default(self=", b"silu.default(selg="): "DC6130",  # no argument of it
-            (b"t1:bf16=mul.Tensor(self=a1,other=t0);->t1", b"t1:bool=mul.Tensor(self=a1,other=t0);->t1"): "DC6130",  # another type than its result
+            (b"t1:bf16=mul.Tensor(self=t0,other=a1);->t1", b"t1:bool=mul.Tensor(self=t0,other=a1);->t1"): "DC6130",  # another type than its result
         }
         for (old, new), code in damages.items():
             with self.subTest(new=new):

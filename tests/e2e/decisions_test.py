@@ -185,7 +185,7 @@ class Decisions(unittest.TestCase):
         # What a kernel makes again but nothing reads is no row: a fused kernel makes all that it made in the forward phase.
         is_read = {read.slice_of(tensor) for row in read.instructions(0) for tensor in row["reads"]}
         self.assertEqual(len(again), sum(self.recomputed(read, row, is_read) for row in kernels))
-        self.assertGreater(len(again), 40)
+        self.assertGreater(len(again), 30)
         kept = "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,keep-resident,layout-arenas"
         plan, rows = self.made(model, "--world", "2", "--passes", kept)
         held = self.counted(rows)[("parameter", "kept")]

@@ -100,7 +100,7 @@ class OtherMachines(unittest.TestCase):
         said = simulated(plan, "--memory", str(arena + 2**30))["memory"]
         self.assertEqual((said["arena_bytes"], said["budget_bytes"]), (arena, arena + 2**30))
         text = dcc("simulate", plan, "--memory", "128GiB").stdout
-        self.assertRegex(text, r"memory +84\.8 GiB per rank, 43\.\d GiB to spare; 1 GiB more buys this plan nothing.*only dcc compile --memory says\n")
+        self.assertRegex(text, r"memory +79\.8 GiB per rank, 48\.\d GiB to spare; 1 GiB more buys this plan nothing.*only dcc compile --memory says\n")
 
     def test_text_says_each_thing_once(self):
         text = dcc("simulate", large()[0], "--profile", H100).stdout

@@ -125,23 +125,17 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-Status no_gpu(const std::string& why) {
-  return Status(ErrorKind::Unavailable, "DC6142",
-                "there is no GPU for this rank (" + why +
-                    "); check nvidia-smi and CUDA_VISIBLE_DEVICES, or run with --device cpu");
-}
-
 base::Result<Device*> open(int local_rank) {
   DC_ASSIGN_OR_RETURN(const cuda::Driver* driver, cuda::open_driver());
   int count = 0, device = 0;
   int failed = driver->device_count(&count);
-  if (failed != cuda::kSuccess) return no_gpu(driver->explain(failed));
-  if (count == 0) return no_gpu("the driver shows none");
+  if (failed != cuda::kSuccess) return cuda::no_gpu(driver->explain(failed));
+  if (count == 0) return cuda::no_gpu(cuda::kShowsNone);
   const int ordinal = local_rank % count;
   cuda::Context context = nullptr;
   failed = driver->device_get(&device, ordinal);
   if (failed == cuda::kSuccess) failed = driver->retain_context(&context, device);
-  if (failed != cuda::kSuccess) return no_gpu(driver->explain(failed));
+  if (failed != cuda::kSuccess) return cuda::no_gpu(driver->explain(failed));
   return new CudaDevice(*driver, context, device);  // lives until the end
 }
 

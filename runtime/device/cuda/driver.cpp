@@ -17,6 +17,16 @@ Status missing(const std::string& why) {
                     "); run with --device cpu, or install the driver of this host's GPU");
 }
 
+}  // namespace
+
+Status no_gpu(const std::string& why) {
+  return Status(ErrorKind::Unavailable, "DC6142",
+                "there is no GPU for this rank (" + why +
+                    "); check nvidia-smi and CUDA_VISIBLE_DEVICES, or run with --device cpu");
+}
+
+namespace {
+
 base::Result<Driver> load() {
   base::LibraryFunctions library(kLibrary);
   if (!library.opened()) return missing(library.reason());
@@ -35,6 +45,7 @@ base::Result<Driver> load() {
                       "; 12.0 is needed); update the driver of this host's GPU");
   }
   const int failed = driver.init(0);
+  if (failed == kNoDevice) return no_gpu(kShowsNone);
   if (failed != kSuccess) return missing(driver.explain(failed));
   return driver;
 }

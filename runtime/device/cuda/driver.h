@@ -138,7 +138,11 @@ struct Driver {
 };
 
 // The calls of libcuda.so.1, for the whole process. Unavailable (69): DC6140 if there is no driver,
-// DC6141 if it is older than CUDA 12.
+// DC6141 if it is older than CUDA 12, DC6142 if it shows no GPU.
 base::Result<const Driver*> open_driver();
+
+// DC6142 (69).
+base::Status no_gpu(const std::string& why);
+inline constexpr const char* kShowsNone = "the driver shows none";
 
 }  // namespace dc::runtime::device::cuda

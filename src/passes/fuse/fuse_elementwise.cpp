@@ -45,18 +45,20 @@ bool is_known(const cost::Estimate& estimate) {
   return estimate.source == cost::Source::Measured || estimate.source == cost::Source::Learned;
 }
 
-// By a profile. It has the groups of a model as they are without one; what it has neither measured
-// nor fused kernels enough to learn from, as a group that another one's rejection made, is left
-// apart. `saves_memory`: it may take a tenth
-// longer.
+// By a profile that has some of the members. It has the groups of a model as they are without one;
+// what it has neither measured nor fused kernels enough to learn from, as a group that another
+// one's rejection made, is left apart. Members that it lacks, as operators on slices, are
+// estimated. `saves_memory`: it may take a tenth longer.
 bool is_slower(const Graph& graph, const Node& fused, const ElementwiseGroup& group,
                bool saves_memory, const cost::CostModel& cost) {
   base::Nanos apart;
+  bool is_measured = false;
   for (const NodeId member : group.members) {
     const cost::Estimate one = cost.compute(graph, graph.node(member));
-    if (one.source != cost::Source::Measured) return false;
+    is_measured = is_measured || one.source == cost::Source::Measured;
     apart += one.time;
   }
+  if (!is_measured) return false;
   const cost::Estimate together = cost.compute(graph, fused);
   return !is_known(together) || together.time.v > apart.v + (saves_memory ? apart.v / 10 : 0);
 }
@@ -285,10 +287,9 @@ Joining fuse_program(Graph& graph, int64_t most_operators, const Joining& joinin
     taken.insert(group.members.begin(), group.members.end());
   }
   std::vector<ElementwiseGroup> others = elementwise_groups(graph, joining.ends, taken);
-  if (options.fuse_reductions != FuseReductions::Never) {
+  if (const FuseReductions how = options.fuse_reductions; how != FuseReductions::Never) {
     join_siblings(graph, others, [&](const ElementwiseGroup& joined, const auto&... apart) {
-      return options.fuse_reductions == FuseReductions::Always ||
-             siblings_pay(graph, joined, {apart...}, cost);
+      return how != FuseReductions::WhereFaster || siblings_pay(graph, joined, {apart...}, cost);
     });
   }
   std::ranges::move(others, std::back_inserter(groups));
@@ -352,18 +353,33 @@ void fuse_program(Graph& graph, int64_t most_operators, const passes::Options& o
   fuse_program(graph, most_operators, {}, options, cost, counts);
 }
 
+// With slices pushed to operands, if all that this makes becomes part of kernels: apart it would be
+// several kernels in place of one. Whether it is so.
+bool fuse_with_pushed_slices(Graph& graph, int64_t most_operators, const passes::Options& options,
+                             const cost::CostModel& cost, Counts& counts) {
+  Graph pushed = graph;
+  const std::vector<NodeId> made = push_slices(pushed);
+  if (made.empty()) return false;
+  Counts with_it = counts;
+  fuse_program(pushed, most_operators, options, cost, with_it);
+  if (std::ranges::any_of(made, [&](NodeId id) { return pushed.contains(id); })) return false;
+  graph = std::move(pushed);
+  counts = with_it;
+  return true;
+}
+
 }  // namespace
 
 base::Result<Change> fuse_elementwise(ir::Step& step, const PassContext& context) {
   Counts counts;
-  bool changed = false;
+  const int64_t most_operators = context.argument.value_or(1);
   for (ir::Program& program : step.programs) {
-    changed |= push_slices(program.graph);
-    fuse_program(program.graph, context.argument.value_or(1), context.options, context.cost,
-                 counts);
+    if (!fuse_with_pushed_slices(program.graph, most_operators, context.options, context.cost,
+                                 counts))
+      fuse_program(program.graph, most_operators, context.options, context.cost, counts);
     write_as_read(program.graph);
   }
-  if (counts.kernels == 0) return changed ? Change::Yes : Change::No;
+  if (counts.kernels == 0) return Change::No;
   base::Remark remark{"fuse-elementwise",
                       "operators-fused",
                       {},

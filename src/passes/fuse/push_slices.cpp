@@ -54,7 +54,7 @@ class Pushing {
  public:
   explicit Pushing(Graph& graph) : graph_(graph) {}
 
-  bool run() {
+  std::vector<NodeId> run() {
     for (NodeId id = graph_.first(); id.valid(); id = graph_.next(id)) {
       const Node& node = graph_.node(id);
       const std::vector<PlacedPart> parts = placed_parts(graph_, node);
@@ -63,18 +63,15 @@ class Pushing {
       const PartMakers made = part_makers(graph_, node, parts);
       readers_.insert(made.makers.begin(), made.makers.end());
     }
-    if (readers_.empty()) return false;
-    bool changed = false;
+    if (readers_.empty()) return {};
     // The last one first: slices of its operands are then pushed on.
     for (NodeId id = graph_.last(); id.valid();) {
       const NodeId previous = graph_.previous(id);
-      if (const std::vector<NodeId> slices = slices_of(id); !slices.empty()) {
-        push(id, slices);
-        changed = true;
-      }
+      if (const std::vector<NodeId> slices = slices_of(id); !slices.empty()) push(id, slices);
       id = previous;
     }
-    return changed;
+    std::erase_if(made_, [this](NodeId id) { return !graph_.contains(id); });
+    return std::move(made_);
   }
 
  private:
@@ -124,6 +121,7 @@ class Pushing {
       graph_.replace_all_uses(part, value);
       graph_.erase(slice);
       readers_.insert(made);
+      made_.push_back(made);
     }
     graph_.erase(id);
   }
@@ -146,10 +144,11 @@ class Pushing {
 
   Graph& graph_;
   std::set<NodeId> readers_;  // what puts parts in their place, and what makes these
+  std::vector<NodeId> made_;
 };
 
 }  // namespace
 
-bool push_slices(Graph& graph) { return Pushing(graph).run(); }
+std::vector<NodeId> push_slices(Graph& graph) { return Pushing(graph).run(); }
 
 }  // namespace dc::passes
