@@ -7,6 +7,7 @@ import unittest
 import running
 import bits_case
 import cases
+from rotation import of_today
 from compile_test import compiled, dcc, folder, report
 
 LITTLE = ("--search-effort", "24")  # a budget that is refused takes a dozen searches
@@ -21,7 +22,7 @@ def predicted(said):
 class Auto(unittest.TestCase):
     def test_never_worse_than_a_named_chain_and_within_the_budget(self):
         cases = (("tiny-llama", 2, 1, None), ("tiny-llama", 4, 4, None), ("tiny-llama", 4, 4, 2), ("small-llama", 2, 1, None))
-        for model, world, accumulation, per_host in cases:
+        for model, world, accumulation, per_host in of_today(cases, 2):
             archive = running.archive(model)
             options = ("--world", str(world), "--grad-accum", str(accumulation), *(("--ranks-per-host", str(per_host)) if per_host else ()))
             jit, _ = report(archive, *options, "--chain", "zero3")
