@@ -298,11 +298,14 @@ class Parser {
       for (const ExpressionArgument& argument : operation.arguments) {
         if (argument.kind != Kind::Value) continue;
         const auto index = static_cast<size_t>(argument.integer);
-        const std::string read = "t" + std::to_string(index);
+        std::string wrong = own;
         if (folds && made_.is_row_value(index))
-          fail(own + " folds " + read + ", which has one element for each row");
+          fail(wrong.append(" folds t").append(std::to_string(index)) +
+               ", which has one element for each row");
         if (operation.is_row && !made_.is_row_value(index))
-          fail(own + " is computed for each row, but reads " + read + ", which is not");
+          fail(
+              wrong.append(" is computed for each row, but reads t").append(std::to_string(index)) +
+              ", which is not");
       }
     }
   }

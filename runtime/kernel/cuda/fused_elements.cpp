@@ -190,8 +190,8 @@ std::string ElementWriter::ranges_text() const {
     const std::string index = offset(tensors_.index_tensor());
     std::string is_after = range.begin == 0 ? "" : index;
     if (!is_after.empty()) is_after.append(" >= ").append(number(range.begin)).append(" && ");
-    text +=
-        "const bool " + is_in(range) + " = " + is_after + index + " < " + number(range.end) + ";\n";
+    text.append("const bool ").append(is_in(range)).append(" = ").append(is_after);
+    text.append(index).append(" < ").append(number(range.end)).append(";\n");
   }
   return text;
 }
@@ -324,22 +324,22 @@ std::string ElementWriter::pack_of_elements(const Phase& phase,
   std::string before = ranges_text(), after;
   for (size_t i = 0; i < tensors_.operands.size(); ++i) {
     if (!phase.reads[i] || is_one_for_all(i) || is_of_row(i)) continue;
-    const std::string own = "a" + std::to_string(i);
     if (!is_packed(tensors_.results.size() + i)) {
       before += load(i);
       continue;
     }
-    const std::string kept_pack =
-        kept == nullptr ? pack_of(i)
-                        : "packs_" + own + ((*kept)[i] ? "[step + u][part]" : "[u][part]");
-    before += "const auto& pack_" + own + " = " + kept_pack + ";\n";
+    const std::string own = "a" + std::to_string(i);
+    std::string pack = kept == nullptr ? pack_of(i) : "packs_" + own;
+    if (kept != nullptr) pack += (*kept)[i] ? "[step + u][part]" : "[u][part]";
+    before.append("const auto& pack_").append(own).append(" = ").append(pack).append(";\n");
   }
   for (const size_t i : phase.stores) {
     if (!is_packed(i)) continue;
     const std::string name = "r" + std::to_string(i);
     before += "cuda::Pack<" + std::string(element_type(tensors_.results[i].dtype)) + ", " +
               std::to_string(pack_) + "> pack_" + name + ";\n";
-    after += "cuda::store_pack(parameters." + name + " + " + offset(i) + ", pack_" + name + ");\n";
+    after.append("cuda::store_pack(parameters.").append(name).append(" + ").append(offset(i));
+    after.append(", pack_").append(name).append(");\n");
   }
   bool twice = false;
   for (size_t i = 0; i < operations_.size() && !has_reductions_; ++i)

@@ -133,17 +133,10 @@ std::optional<base::Nanos> time_without_rows(const Graph& graph, const Elementwi
     apart += one.time;
   }
   for (const auto& [key, members] : parts) {
-    std::vector<ValueId> results;
-    for (const NodeId member : members) {
-      const ValueId value = graph.node(member).results[0];
-      const auto is_inside = [&](NodeId reader) {
-        return std::ranges::count(members, reader) != 0;
-      };
-      if (is_read_outside(graph, value, is_inside)) results.push_back(value);
-    }
     const cost::Estimate one =
-        members.size() == 1 ? cost.compute(graph, graph.node(members[0]))
-                            : cost.compute(fused_signature(graph, members, std::move(results)));
+        members.size() == 1
+            ? cost.compute(graph, graph.node(members[0]))
+            : cost.compute(fused_signature(graph, members, read_outside(graph, members)));
     if (!is_known(one)) return std::nullopt;
     apart += one.time;
   }

@@ -11,12 +11,14 @@
 #include "tests/runtime/train/scratch_folder.h"
 #include "tests/runtime/train/training_plan.h"
 
+// NOLINTBEGIN(bugprone-reserved-identifier): the C library's names
 extern "C" {
 void* __libc_malloc(size_t);
 void* __libc_calloc(size_t, size_t);
 void* __libc_realloc(void*, size_t);
 void* __libc_memalign(size_t, size_t);
 }
+// NOLINTEND(bugprone-reserved-identifier)
 
 namespace {
 std::atomic<bool> counting{false};

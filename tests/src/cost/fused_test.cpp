@@ -373,7 +373,7 @@ class Network : public testing::Test {
       const std::vector<float>& values = tensors_.at(tensor.name).values;
       std::memcpy(bytes.data() + tensor.offset, values.data(), values.size() * sizeof(float));
     }
-    const std::string path = testing::TempDir() + "fused_network.safetensors";
+    std::string path = testing::TempDir() + "fused_network.safetensors";
     std::ofstream(path, std::ios::binary)
         .write(bytes.data(), static_cast<std::streamsize>(bytes.size()) - less);
     return path;

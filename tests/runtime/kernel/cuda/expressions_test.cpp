@@ -198,8 +198,8 @@ TEST(CudaExpression, ActivationsOfEveryBf16GiveTheBitsOfTheCpu) {
   KernelBench bench;
   const int32_t x = bench.tensor(DType::BF16, {2 * kCount}),
                 g = bench.tensor(DType::BF16, {2 * kCount});
-  std::vector<int32_t> results;
-  for (int i = 0; i < 3; ++i) results.push_back(bench.tensor(DType::BF16, {2 * kCount}));
+  std::vector<int32_t> results(3);
+  for (int32_t& id : results) id = bench.tensor(DType::BF16, {2 * kCount});
   for (int64_t i = 0; i < kCount; ++i) {
     bench.data<uint16_t>(x)[i] = static_cast<uint16_t>(i);
     bench.data<uint16_t>(x)[kCount + i] = static_cast<uint16_t>(i * 40503);
@@ -208,8 +208,8 @@ TEST(CudaExpression, ActivationsOfEveryBf16GiveTheBitsOfTheCpu) {
   }
   const plan::Instruction step = fused(text, {x, g}, results);
   ASSERT_TRUE(run_native(bench, step).ok());
-  std::vector<std::vector<std::string>> expected;
-  for (const int32_t id : results) expected.push_back(elements(bench, id));
+  std::vector<std::vector<std::string>> expected(results.size());
+  for (size_t i = 0; i < results.size(); ++i) expected[i] = elements(bench, results[i]);
   const std::vector<std::byte> after = after_on_gpu(bench, step);
   ASSERT_EQ(after.size(), bench.used().size());
   std::ranges::copy(after, bench.used().begin());
