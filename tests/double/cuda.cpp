@@ -456,7 +456,6 @@ int cuLaunchKernel(cuda::Function function, unsigned grid_x, unsigned grid_y, un
 int cuGetErrorName(int error, const char** name) {
   *name = error == cuda::kOutOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY"
           : error == kIllegalAddress  ? "CUDA_ERROR_ILLEGAL_ADDRESS"
-          : error == cuda::kNoDevice  ? "CUDA_ERROR_NO_DEVICE"
                                       : "CUDA_ERROR_OF_THE_DOUBLE";
   return 0;
 }

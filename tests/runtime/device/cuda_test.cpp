@@ -267,7 +267,8 @@ TEST_P(NoCudaDevice, IsAnErrorThatSaysWhatToDo) {
 }
 INSTANTIATE_TEST_SUITE_P(
     Cases, NoCudaDevice,
-    ::testing::Values(Broken{"DOUBLE_FAIL", "cuInit:1:999", "DC6140", "CUDA error 999"},
+    ::testing::Values(Broken{"DOUBLE_FAIL", "cuInit:1:999", "DC6140", "CUDA_ERROR_OF_THE_DOUBLE"},
+                      Broken{"DOUBLE_FAIL", "cuInit:1:100", "DC6142", "the driver shows none"},
                       Broken{"DOUBLE_VERSION", "11080", "DC6141", "11.8; 12.0 is needed"},
                       Broken{"DOUBLE_GPUS", "0", "DC6142", "the driver shows none"},
                       Broken{"DOUBLE_FAIL", "cuDevicePrimaryCtxRetain:1:2", "DC6142",
