@@ -1,4 +1,4 @@
-"""gpu.py's stage of faults: what is missing, full, for another device, or killed is told, with the right exit code."""
+"""gpu.py's stage of faults: a missing library, a full GPU, a plan for another device, a killed rank: each ends with its error and exit code."""
 
 import ctypes
 import os

@@ -89,13 +89,13 @@ class StepCompiler {
   void note_excess(const ir::Step& step, const layout::Budgets& budgets);
   base::Result<runtime::plan::Plan> emit(const LoweredStep& lowered, Choice choice);
 
-  const ir::Step& step_;
   // Passes know the device.
   static CompileOptions for_passes(CompileOptions options) {
     options.passes.device = options.device_kind();
     return options;
   }
 
+  const ir::Step& step_;
   const CompileOptions options_;
   const cost::CostModel& cost_;
   const PartDone& done_;

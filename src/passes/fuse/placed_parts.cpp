@@ -106,15 +106,18 @@ class MakerSearch {
 
 }  // namespace
 
+int64_t named_dim(const Node& node, size_t rank) {
+  const int64_t dim = integer(node, "dim", 0);
+  return dim < 0 ? dim + static_cast<int64_t>(rank) : dim;
+}
+
 std::vector<PlacedPart> placed_parts(const Graph& graph, const Node& node) {
   const bool is_cat = node.overload == "aten.cat.default";
   if (!is_cat && node.overload != "aten.slice_backward.default") return {};
   if (node.kind != ir::OpKind::Aten || node.provider != base::Provider::Native) return {};
   const ir::Shape& shape = graph.value(node.results[0]).type.shape;
-  const auto rank = static_cast<int64_t>(shape.size());
-  int64_t dim = integer(node, "dim", 0);
-  dim += dim < 0 ? rank : 0;
-  if (dim < 0 || dim >= rank) return {};
+  const int64_t dim = named_dim(node, shape.size());
+  if (dim < 0 || dim >= static_cast<int64_t>(shape.size())) return {};
   return is_cat ? parts_of_cat(graph, node, dim) : part_of_slice(graph, node, dim);
 }
 

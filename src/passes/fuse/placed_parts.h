@@ -2,13 +2,17 @@
 // aten.slice_backward does: what a fused kernel says with ranges of indices (base::Expression).
 #pragma once
 
-#include <optional>
+#include <cstdint>
 #include <vector>
 
 #include "src/base/expression.h"
 #include "src/ir/graph.h"
 
 namespace dc::passes {
+
+// The argument `dim` of an operator on values of so many dims, 0 if it has none; from 0 on unless
+// it is malformed.
+int64_t named_dim(const ir::Node& node, size_t rank);
 
 struct PlacedPart {
   ir::ValueId value;

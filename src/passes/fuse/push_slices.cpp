@@ -26,10 +26,7 @@ std::optional<IndexRange> slice_range(const Graph& graph, const Node& node) {
   if (node.kind != ir::OpKind::Aten || node.overload != "aten.slice.Tensor") return {};
   const ir::TensorType &whole = graph.value(node.operands[0]).type,
                        &part = graph.value(node.results[0]).type;
-  const ir::Arg* arg = node.find_arg("dim");
-  const auto* named = arg == nullptr ? nullptr : std::get_if<int64_t>(&arg->value);
-  int64_t dim = named == nullptr ? 0 : *named;
-  dim += dim < 0 ? static_cast<int64_t>(whole.shape.size()) : 0;
+  const int64_t dim = named_dim(node, whole.shape.size());
   const auto at = static_cast<size_t>(dim);
   if (part.strides != whole.strides || whole.strides[at] == 0 || part.numel() == 0) return {};
   const int64_t begin = (part.offset - whole.offset) / whole.strides[at];

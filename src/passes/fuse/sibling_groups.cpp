@@ -35,13 +35,17 @@ class Siblings {
 
   void run(const SiblingsPay& pays) {
     for (size_t later = 1; later < groups_.size(); ++later) {
-      for (size_t earlier = 0; earlier < later; ++earlier) {
+      std::set<size_t> others = groups_before(later);
+      for (auto next = others.begin(); next != others.end();) {
+        const size_t earlier = *next++;
         if (!fit(earlier, later)) continue;
         ElementwiseGroup joined = both(earlier, later);
         if (!pays(joined, groups_[earlier], groups_[later])) continue;
         groups_[later] = std::move(joined);
         groups_[earlier].members.clear();
         number(later);
+        others = groups_before(later);
+        next = others.upper_bound(earlier);
       }
     }
     std::erase_if(groups_, [](const ElementwiseGroup& group) { return group.members.empty(); });
@@ -83,11 +87,10 @@ class Siblings {
   bool fit(size_t earlier, size_t later) const {
     const ElementwiseGroup &first = groups_[earlier], &second = groups_[later];
     if (first.members.empty() || first.reductions + second.reductions > 0) return false;
-    if (has_parts(first) || has_parts(second)) return false;
     if (shape(earlier) != shape(later) || phase(earlier) != phase(later)) return false;
+    if (has_parts(first) || has_parts(second)) return false;
     if (first.members.size() + second.members.size() > Expression::kMostOperations) return false;
     const std::set<ValueId> read = operands(earlier), more = operands(later);
-    if (!share_a_large_one(read, more, shape(earlier))) return false;
     const auto reads_other = [&](ValueId operand) {
       return is_in(graph_.value(ir::view_root(graph_, operand)).producer, earlier, earlier);
     };
@@ -109,11 +112,18 @@ class Siblings {
     }
     return found;
   }
-  bool share_a_large_one(const std::set<ValueId>& a, const std::set<ValueId>& b,
-                         const ir::Shape& shape) const {
-    return std::ranges::any_of(a, [&](ValueId operand) {
-      return b.contains(operand) && graph_.value(operand).type.shape == shape;
-    });
+  // Those that read a value of the group's shape that it reads too.
+  std::set<size_t> groups_before(size_t group) const {
+    std::set<size_t> found;
+    for (const ValueId operand : operands(group)) {
+      if (graph_.value(operand).type.shape != shape(group)) continue;
+      for (const ir::Use& use : graph_.value(operand).uses) {
+        const auto reader = of_.find(use.node);
+        if (reader != of_.end() && static_cast<size_t>(reader->second) < group)
+          found.insert(static_cast<size_t>(reader->second));
+      }
+    }
+    return found;
   }
   size_t tensors(std::set<ValueId> read, const std::set<ValueId>& more, size_t a, size_t b) const {
     read.insert(more.begin(), more.end());
