@@ -12,20 +12,12 @@
 #include <gtest/gtest.h>
 
 #include "runtime/kernel/cuda/kernel_compiler.h"
+#include "tests/runtime/kernel/cuda/sample_kernel.h"
 
 namespace dc::runtime::kernel::cuda {
 namespace {
 
 constexpr int kArchitecture = 90, kDriver = 13000;
-
-KernelSource sample(const std::string& value) {
-  return {"sample",
-          "#include \"runtime/kernel/cuda/kernel_words.h\"\n"
-          "struct Sample { int* to; };\n"
-          "DC_KERNEL(sample, Sample) { *parameters.to = " +
-              value + "; }\n",
-          1};
-}
 
 // Processes that this one has started and that have not ended.
 std::vector<pid_t> children() {

@@ -8,21 +8,13 @@
 #include "runtime/kernel/cuda/kernel_compiler.h"
 #include "runtime/kernel/cuda/workshop.h"
 #include "src/base/file.h"
+#include "tests/runtime/kernel/cuda/sample_kernel.h"
 #include "tests/src/archive/temporary_folder.h"
 
 namespace dc::runtime::kernel::cuda {
 namespace {
 
 using ::testing::HasSubstr;
-
-KernelSource sample(const std::string& value) {
-  return {"sample",
-          "#include \"runtime/kernel/cuda/kernel_words.h\"\n"
-          "struct Sample { int* to; };\n"
-          "DC_KERNEL(sample, Sample) { *parameters.to = " +
-              value + "; }\n",
-          1};
-}
 
 Nvrtc nvrtc() { return Nvrtc::open(13000).value(); }
 
