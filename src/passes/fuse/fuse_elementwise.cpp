@@ -367,10 +367,10 @@ base::Result<Change> fuse_elementwise(ir::Step& step, const PassContext& context
   Counts counts;
   const int64_t most_operators = context.argument.value_or(1);
   for (ir::Program& program : step.programs) {
+    write_as_read(program.graph);
     if (!fuse_with_pushed_slices(program.graph, most_operators, context.options, context.cost,
                                  counts))
       fuse_program(program.graph, most_operators, context.options, context.cost, counts);
-    write_as_read(program.graph);
   }
   if (counts.kernels == 0) return Change::No;
   base::Remark remark{"fuse-elementwise",

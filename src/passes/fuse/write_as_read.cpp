@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "src/ir/effects.h"
+#include "src/passes/fuse/elementwise_groups.h"
+#include "src/passes/fuse/placed_parts.h"
 #include "src/passes/fuse/value_readers.h"
 
 namespace dc::passes {
@@ -19,14 +21,19 @@ bool is_read_once(const Graph& graph, ValueId value) {
   return graph.value(value).uses.size() == 1 && !is_output(graph, value);
 }
 
-// The value that the clone reads, what that is a view of, and so on to a fused kernel's result,
-// each read by nothing else. Empty if it does not end there.
-std::vector<ValueId> views_to_kernel(const Graph& graph, const Node& clone) {
+// Whether it is computed element by element, or puts parts in their places.
+bool can_write_anywhere(const Graph& graph, const Node& maker) {
+  return is_fusible(graph, maker) || !placed_parts(graph, maker).empty();
+}
+
+// The value that the clone reads, what that is a view of, and so on to the result of such an
+// operator, each read by nothing else. Empty if it does not end there.
+std::vector<ValueId> views_to_maker(const Graph& graph, const Node& clone) {
   std::vector<ValueId> views;
   for (ValueId value = clone.operands[0]; is_read_once(graph, value);) {
     views.push_back(value);
     const Node& maker = graph.node(graph.value(value).producer);
-    if (maker.kind == ir::OpKind::Fused) return views;
+    if (can_write_anywhere(graph, maker)) return views;
     if (!ir::is_plain_view(maker) || maker.operands.size() != 1 || maker.results.size() != 1)
       return {};
     value = maker.operands[0];
@@ -67,7 +74,7 @@ bool is_transposed(const ir::TensorType& a, const ir::TensorType& b) {
 void drop(Graph& graph, NodeId id) {
   const Node& clone = graph.node(id);
   if (clone.kind != ir::OpKind::Aten || clone.overload != "aten.clone.default") return;
-  const std::vector<ValueId> views = views_to_kernel(graph, clone);
+  const std::vector<ValueId> views = views_to_maker(graph, clone);
   if (views.empty()) return;
   const ir::TensorType from = graph.value(views[0]).type;
   const ir::TensorType to = graph.value(clone.results[0]).type;
