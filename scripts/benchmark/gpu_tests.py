@@ -6,6 +6,7 @@ import os
 
 from gpu_runner import Failed
 
+EXPRESSIONS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tests", "data", "fused_expressions.txt")
 # What asks a double to fail or is of it alone; what needs oneDNN or NCCL, which the bundle does not have; f64, whose functions are the library's on a GPU, with
 # other last bits.
 LEFT_OUT = "*DeathTest*:*OfTheDouble*:NoCudaDevice*:*/NoCudaDevice*:Nvrtc*:KernelCompiler*:CudaOutputLayer*:IpcChoice*:*CudaOperators*/f64"
@@ -43,19 +44,20 @@ def outcomes(runner, program, names, seconds, environment):
     return found
 
 
-def run_tests(runner, program, batches, seconds, environment=None, at_once=1):
-    """Each batch in a separate process, so many at once, then what failed or did not run alone, four at a time. True if all passed, and figures."""
+def run_tests(runner, program, batches, seconds, environment=None, at_once=1, most=float("inf")):
+    """Each batch in a separate process for at most so many seconds, so many at once, then what failed or did not run alone, four at a time. True if all passed, and figures."""
     ends, environment = runner.left() - seconds, environment or {}
     left = lambda: max(1, runner.left() - ends)
+    limit = lambda: min(left(), most)
     names = [name for batch in batches for name in batch]
     found = {}
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-        for outcome in pool.map(lambda batch: outcomes(runner, program, batch, left(), environment), batches):
+        for outcome in pool.map(lambda batch: outcomes(runner, program, batch, limit(), environment), batches):
             found.update(outcome)
     again = [name for name in names if found.get(name, "not run") is not None]
     if len(names) > 1:
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
-            for name, alone in zip(again, pool.map(lambda name: outcomes(runner, program, [name], left(), environment), again), strict=True):
+            for name, alone in zip(again, pool.map(lambda name: outcomes(runner, program, [name], limit(), environment), again), strict=True):
                 found[name] = alone.get(name, "not run") and f"alone: {alone.get(name, 'not run')}"
     failed = {name: why for name, why in found.items() if why is not None}
     figures = {"tests": len(names), "passed": len(names) - len(failed), "failed": failed, "seconds": round(seconds - left(), 1)}
@@ -64,9 +66,15 @@ def run_tests(runner, program, batches, seconds, environment=None, at_once=1):
     return not failed and not figures.get("passed_only_alone"), figures
 
 
-def by_suites(runner, name, seconds, at_once=1):
+def by_suites(runner, name, seconds, **how):
     program = runner.program("tests", name)
-    return run_tests(runner, program, list(tests_of(runner, program, "--gtest_filter=-" + LEFT_OUT).values()), seconds, at_once=at_once)
+    return run_tests(runner, program, list(tests_of(runner, program, "--gtest_filter=-" + LEFT_OUT).values()), seconds, **how)
+
+
+def one_by_one(runner, name, seconds, **how):
+    program = runner.program("tests", name)
+    suites = tests_of(runner, program, "--gtest_filter=-" + LEFT_OUT)
+    return run_tests(runner, program, [[test] for tests in suites.values() for test in tests], seconds, **how)
 
 
 def device(runner):
@@ -77,7 +85,7 @@ def device(runner):
 
 def kernels(runner):
     """Kernels of the step and of the model next to the CPU's."""
-    return by_suites(runner, "dcr_cuda_kernel_test", 100, at_once=4)
+    return by_suites(runner, "dcr_cuda_kernel_test", 100, environment={"DCC_EXPRESSIONS": EXPRESSIONS}, at_once=4)
 
 
 def samples(runner):

@@ -7,7 +7,7 @@ import shutil
 import time
 
 from gpu_runner import Failed
-from gpu_tests import by_suites
+from gpu_tests import one_by_one
 
 STEPS = 4
 
@@ -98,7 +98,7 @@ def training(runner):
 def ranks(runner):
     """Several ranks, a GPU for each, or sharing one: models, and what every communicator does where ranks map each other's memory."""
     ok, figures = attempts(runner, [model for model in models(runner) if model["world"] > 1])
-    passed, figures["collectives"] = by_suites(runner, "dcr_comm_ipc_test", 60)
+    passed, figures["collectives"] = one_by_one(runner, "dcr_comm_ipc_test", 75, most=20)
     return ok and passed, figures
 
 

@@ -1,5 +1,7 @@
 #include "runtime/device/cuda/driver.h"
 
+#include <cstdlib>
+
 #include "src/base/library_functions.h"
 
 namespace dc::runtime::device::cuda {
@@ -44,6 +46,9 @@ base::Result<Driver> load() {
                       (absent ? std::string(", without ") + absent : std::string()) +
                       "; 12.0 is needed); update the driver of this host's GPU");
   }
+  // Streams share queues to the GPU, 8 unless this says otherwise, and where one waits for a rank
+  // of this process, so do all that share its queue, that rank's perhaps.
+  (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   const int failed = driver.init(0);
   if (failed == kNoDevice) return no_gpu(kShowsNone);
   if (failed != kSuccess) return missing(driver.explain(failed));

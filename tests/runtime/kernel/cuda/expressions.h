@@ -1,6 +1,7 @@
 // Expressions whose kernels are generated: drawn at random, and of every operator.
 #pragma once
 
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -159,11 +160,15 @@ inline std::vector<std::unique_ptr<ExpressionCase>> every_operator(DType dtype) 
 
 // The expressions of tests/data/fused_expressions.txt, which are those of plans of real models, on
 // operands of an element type; what chooses is a mask. With `broadcasts` every second operand is
-// one row for all.
+// one row for all. $DCC_EXPRESSIONS names the file where the tests run without their checkout.
 inline std::vector<std::unique_ptr<ExpressionCase>> expressions_of_models(
     DType dtype, const KernelBench::Sizes& sizes = {5, 33}, bool broadcasts = false) {
   std::vector<std::unique_ptr<ExpressionCase>> cases;
-  std::ifstream file(std::string(kSourceDir) + "/tests/data/fused_expressions.txt");
+  const char* const elsewhere = std::getenv("DCC_EXPRESSIONS");
+  std::ifstream file(elsewhere != nullptr
+                         ? elsewhere
+                         : std::string(kSourceDir) + "/tests/data/fused_expressions.txt");
+  EXPECT_TRUE(file.good());
   RandomExpression draw(2);
   for (std::string line; std::getline(file, line);) {
     const auto expression = Expression::parse(line);
