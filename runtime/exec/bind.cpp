@@ -30,6 +30,7 @@ class Binding {
       bound_.streams_.push_back(bound_.device_.make_stream());
     }
     prepare_ahead();
+    for (const auto& stream : bound_.streams_) bound_.native_->equip(*stream);
     for (size_t p = 0; p < plan_.programs.size(); ++p) {
       DC_RETURN_IF_ERROR(add_program(static_cast<int32_t>(p)));
     }

@@ -51,7 +51,7 @@ class Executor {
   // logging. After a failure on any stream every later call returns the same failure.
   // Collectives that a later run waits for may still be under way when it returns.
   // `meanwhile`: called once all is issued, for what the host does while the device works; never
-  // where the host's cores are the device.
+  // where the host's cores are the device. What it issues to compute() is done when this returns.
   using Meanwhile = std::function<void()>;
   virtual base::Status run(int32_t program, const Meanwhile& meanwhile) = 0;
   base::Status run(int32_t program) { return run(program, {}); }

@@ -81,6 +81,9 @@ class KernelProvider {
   // What takes long in preparing these instructions, done on all cores before. What fails is for
   // prepare() to tell.
   virtual void prepare_ahead(std::span<const plan::Instruction* const>, const AddressMap&) {}
+  // After that: lets a stream that instructions are launched on use kernels of this provider. They
+  // live as long as the provider.
+  virtual void equip(device::Stream&) {}
   // Bytes of scratch the instruction's kernel needs on this CPU or GPU, for the profile: measured
   // by running it once on separate memory, where it cannot say so itself.
   virtual base::Result<int64_t> measure_scratch(const plan::Instruction& instruction,

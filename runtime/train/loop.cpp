@@ -1,5 +1,6 @@
 #include "runtime/train/loop.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "runtime/kernel/elements.h"
@@ -56,9 +57,6 @@ Result<Loop> Loop::create(const plan::Plan& plan, exec::Executor& executor, Data
   const auto copy = [&](int32_t id, int64_t elements, const char* what) {
     return copy_of(plan, executor, id, DType::F64, elements, what);
   };
-  DC_ASSIGN_OR_RETURN(
-      kernel::HostCopy hyperparameters,
-      copy(plan.hyperparameters, hyperparameter_count(plan.optimizer), "hyperparameters"));
   DC_ASSIGN_OR_RETURN(kernel::HostCopy own_scalars,
                       copy(plan.scalars, base::kScalarFinite + trainable, "scalars"));
   // Runs may follow the loop.
@@ -67,56 +65,85 @@ Result<Loop> Loop::create(const plan::Plan& plan, exec::Executor& executor, Data
     scalars->download(compute, 0, base::kScalarFinite * kCell);
   });
   DC_ASSIGN_OR_RETURN(kernel::HostCopy table, copy(plan.table, plan.world() * columns, "table"));
-  DC_ASSIGN_OR_RETURN(kernel::HostCopy loss_sum, copy(plan.loss_sum, 1, "loss sum"));
-  Loop loop(plan, executor, data, settings, rank,
-            {std::move(hyperparameters), scalars, std::move(table), std::move(loss_sum)});
+  Loop loop(plan, executor, data, settings, rank, {scalars, std::move(table)});
   loop.columns_ = columns;
   loop.trainable_ = trainable;
-  if (plan.rng >= 0) {
-    DC_ASSIGN_OR_RETURN(kernel::HostCopy rng,
-                        copy_of(plan, executor, plan.rng, DType::I64, 4, "rng"));
-    loop.rng_ = std::move(rng);
+  for (Batch& batch : loop.batches_) {
+    // Where the host's cores are the device nothing is made ahead.
+    if (&batch != loop.batches_.data() && !executor.device().works_beside_host()) continue;
+    DC_RETURN_IF_ERROR(loop.add_copies(batch));
   }
   for (const plan::Input& input : plan.inputs) {
-    const kernel::BoundTensor tensor = executor.tensor(input.tensor);
-    const auto add_copy = [&](std::vector<kernel::HostCopy>& to) -> Status {
-      DC_ASSIGN_OR_RETURN(kernel::HostCopy own,
-                          kernel::HostCopy::for_streams(executor.device(), tensor));
-      to.push_back(std::move(own));
-      return {};
-    };
-    if (input.role == plan::InputRole::LossScale) {
-      DC_RETURN_IF_ERROR(add_copy(loop.loss_scales_));
-      continue;
-    }
-    for (Batch& batch : loop.batches_) {
-      // Where the host's cores are the device nothing is made ahead.
-      if (&batch != loop.batches_.data() && !executor.device().works_beside_host()) continue;
-      DC_RETURN_IF_ERROR(add_copy(batch.inputs));
-      batch.to_fill.push_back(batch.inputs.back().tensor());
-    }
+    if (input.role != plan::InputRole::LossScale) continue;
+    DC_ASSIGN_OR_RETURN(
+        kernel::HostCopy scale,
+        kernel::HostCopy::for_streams(executor.device(), executor.tensor(input.tensor)));
+    kernel::store_real(scale.tensor().dtype, scale.tensor().data, settings.loss_scale);
+    loop.loss_scales_.push_back(std::move(scale));
   }
   return loop;
 }
 
-// What a step is given follows what it was given before on compute's stream: run() waits for it, so
-// the host's copies may be written again.
-void Loop::write_scalars(int64_t step, bool stop) {
-  device::Stream& compute = executor_->compute();
-  fill_hyperparameters(*settings_, step + 1, int64_t{plan_->world()} * plan_->accumulation,
-                       copies_.hyperparameters.as<double>());
-  copies_.hyperparameters.upload(compute, 0, copies_.hyperparameters.bytes());
-  *copies_.loss_sum.as<double>() = 0;
-  copies_.loss_sum.upload(compute, 0, kCell);
+Status Loop::add_copies(Batch& batch) {
+  const auto copy = [&](int32_t id, DType dtype, int64_t elements, const char* what) {
+    return copy_of(*plan_, *executor_, id, dtype, elements, what);
+  };
+  DC_ASSIGN_OR_RETURN(kernel::HostCopy hyperparameters,
+                      copy(plan_->hyperparameters, DType::F64,
+                           hyperparameter_count(plan_->optimizer), "hyperparameters"));
+  batch.of_step.push_back(std::move(hyperparameters));
+  DC_ASSIGN_OR_RETURN(kernel::HostCopy loss_sum, copy(plan_->loss_sum, DType::F64, 1, "loss sum"));
+  batch.of_step.push_back(std::move(loss_sum));
+  if (plan_->rng >= 0) {
+    DC_ASSIGN_OR_RETURN(kernel::HostCopy rng, copy(plan_->rng, DType::I64, 4, "rng"));
+    batch.rng = std::move(rng);
+  }
+  for (const plan::Input& input : plan_->inputs) {
+    if (input.role == plan::InputRole::LossScale) continue;
+    DC_ASSIGN_OR_RETURN(
+        kernel::HostCopy own,
+        kernel::HostCopy::for_streams(executor_->device(), executor_->tensor(input.tensor)));
+    batch.inputs.push_back(std::move(own));
+    batch.to_fill.push_back(batch.inputs.back().tensor());
+  }
+  return {};
+}
+
+// As late as it can be: a request counts for the step that it comes before.
+void Loop::write_stop(bool stop) {
   const int64_t cell = rank_ * columns_ + trainable_ + base::kTableStop;
   copies_.table.as<double>()[cell] = stop || stop_requested() ? 1 : 0;
-  copies_.table.upload(compute, cell * kCell, kCell);
+  copies_.table.upload(executor_->compute(), cell * kCell, kCell);
 }
 
 void Loop::fill(Batch& batch, int64_t step, int64_t micro_batch) {
   batch.step = step;
   batch.micro_batch = micro_batch;
+  batch.is_uploaded = false;
   batch.filled = data_->fill(step, micro_batch, batch.to_fill);
+  if (micro_batch == 0) {
+    fill_hyperparameters(*settings_, step + 1, int64_t{plan_->world()} * plan_->accumulation,
+                         batch.of_step.front().as<double>());
+    *batch.of_step.back().as<double>() = 0;
+  }
+  if (!batch.rng) return;
+  auto* rng = batch.rng->as<uint64_t>();
+  rng[base::kRngSeed] = settings_->optimizer.seed;
+  rng[base::kRngStep] = static_cast<uint64_t>(step);
+  rng[base::kRngMicroBatch] = static_cast<uint64_t>(micro_batch);
+  rng[base::kRngRank] = static_cast<uint64_t>(rank_);
+}
+
+// On compute's stream, so behind the micro-batch that was issued before. The host's copies may be
+// written again when the run after it has ended.
+void Loop::upload(Batch& batch) {
+  device::Stream& compute = executor_->compute();
+  const auto all_of = [&](const kernel::HostCopy& copy) { copy.upload(compute, 0, copy.bytes()); };
+  if (batch.micro_batch == 0) std::ranges::for_each(batch.of_step, all_of);
+  std::ranges::for_each(batch.inputs, all_of);
+  if (batch.rng) all_of(*batch.rng);
+  std::ranges::for_each(loss_scales_, all_of);
+  batch.is_uploaded = true;
 }
 
 Status Loop::run_micro_batch(int64_t step, int64_t micro_batch, int32_t program,
@@ -124,31 +151,23 @@ Status Loop::run_micro_batch(int64_t step, int64_t micro_batch, int32_t program,
   Batch& batch = batches_[batch_];
   if (batch.step != step || batch.micro_batch != micro_batch) fill(batch, step, micro_batch);
   DC_RETURN_IF_ERROR(batch.filled);
-  device::Stream& compute = executor_->compute();
-  for (const kernel::HostCopy& input : batch.inputs) input.upload(compute, 0, input.bytes());
-  if (rng_) {
-    auto* rng = rng_->as<uint64_t>();
-    rng[base::kRngSeed] = settings_->optimizer.seed;
-    rng[base::kRngStep] = static_cast<uint64_t>(step);
-    rng[base::kRngMicroBatch] = static_cast<uint64_t>(micro_batch);
-    rng[base::kRngRank] = static_cast<uint64_t>(rank_);
-    rng_->upload(compute, 0, rng_->bytes());
-  }
-  for (const kernel::HostCopy& scale : loss_scales_) {
-    kernel::store_real(scale.tensor().dtype, scale.tensor().data, settings_->loss_scale);
-    scale.upload(compute, 0, scale.bytes());
-  }
+  if (!batch.is_uploaded) upload(batch);
   const auto ahead = [&] {
     const bool is_last = micro_batch + 1 == plan_->accumulation;
-    if (!meanwhile(is_last)) return;
+    const Ahead wanted = meanwhile(is_last);
+    if (wanted == Ahead::Nothing) return;
     batch_ = 1 - batch_;
-    fill(batches_[batch_], is_last ? step + 1 : step, is_last ? 0 : micro_batch + 1);
+    Batch& next = batches_[batch_];
+    fill(next, is_last ? step + 1 : step, is_last ? 0 : micro_batch + 1);
+    if (wanted == Ahead::Upload && next.filled.ok()) upload(next);
   };
-  return executor_->run(program, std::ref(ahead));
+  Status ran = executor_->run(program, std::ref(ahead));
+  batch.step = -1;  // what lies on the device is used up
+  return ran;
 }
 
 Status Loop::run(int64_t step, bool stop, const Meanwhile& meanwhile) {
-  write_scalars(step, stop);
+  write_stop(stop);
   int64_t micro_batch = 0;
   for (const plan::ProgramRun& run : plan_->step) {
     for (int32_t i = 0; i < run.repeat; ++i) {

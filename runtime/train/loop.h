@@ -29,10 +29,12 @@ class Loop {
   static base::Result<Loop> create(const plan::Plan& plan, exec::Executor& executor,
                                    DataSource& data, const RunSettings& settings, int rank);
 
+  // What the host may do for the next micro-batch while a device works: nothing; fill its copies of
+  // the inputs; or also issue their uploads, if nothing else runs before it.
+  enum class Ahead { Nothing, Fill, Upload };
   // What else the host does while a device works on a micro-batch, the last one of the step or
-  // another. Whether the next inputs may be made then, which are those of the next step after the
-  // last micro-batch.
-  using Meanwhile = std::function<bool(bool is_last)>;
+  // another. The next micro-batch is that of the next step after the last one.
+  using Meanwhile = std::function<Ahead(bool is_last)>;
   // Runs step `step` (0 for the first): every program with its inputs.
   // `stop`: this rank asks all to stop after this step, as a signal would.
   // `meanwhile` is called for each micro-batch, but never where the host's cores are the device.
@@ -49,21 +51,25 @@ class Loop {
  private:
   // The host's copies of the tensors that host and update talk through.
   struct Copies {
-    kernel::HostCopy hyperparameters;
     std::shared_ptr<kernel::HostCopy> scalars;  // the executor fills its first cells in each run
-    kernel::HostCopy table, loss_sum;
+    kernel::HostCopy table;
   };
   Loop(const plan::Plan& plan, exec::Executor& executor, DataSource& data,
        const RunSettings& settings, int rank, Copies copies);
-  // The host's copies of a micro-batch's inputs.
+  // The host's copies of what a micro-batch is given.
   struct Batch {
     std::vector<kernel::HostCopy> inputs;      // in the order of the data request
     std::vector<kernel::BoundTensor> to_fill;  // the same, as the data source takes them
+    std::vector<kernel::HostCopy> of_step;     // hyperparameters, loss sum: with its first one
+    std::optional<kernel::HostCopy> rng;       // nothing when the plan draws nothing
     int64_t step = -1, micro_batch = -1;       // whose inputs are there; -1: none
     base::Status filled;
+    bool is_uploaded = false;
   };
-  void write_scalars(int64_t step, bool stop);
+  base::Status add_copies(Batch& batch);
+  void write_stop(bool stop);
   void fill(Batch& batch, int64_t step, int64_t micro_batch);
+  void upload(Batch& batch);
   base::Status run_micro_batch(int64_t step, int64_t micro_batch, int32_t program,
                                const Meanwhile& meanwhile);
   const double* table_row(int64_t rank) const;
@@ -79,8 +85,7 @@ class Loop {
   size_t batch_ = 0;                           // of the present micro-batch
   std::vector<kernel::HostCopy> loss_scales_;  // at most one
   Copies copies_;
-  std::optional<kernel::HostCopy> rng_;  // nothing when the plan draws nothing
-  int64_t columns_ = 0;                  // of the table
+  int64_t columns_ = 0;  // of the table
   int64_t trainable_ = 0;
 };
 

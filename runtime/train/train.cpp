@@ -343,9 +343,10 @@ class Session {
     const bool stops = !problem_.ok();
     const auto meanwhile = [&](bool is_last) {
       write_row();
-      if (!is_last) return true;
+      if (!is_last) return Loop::Ahead::Upload;
       check_data(step + 2);
-      return step + 1 < options_.steps && !stops;
+      if (step + 1 >= options_.steps || stops) return Loop::Ahead::Nothing;
+      return something_follows(step + 1) ? Loop::Ahead::Fill : Loop::Ahead::Upload;
     };
     Status ran = loop.run(step, stops, std::ref(meanwhile));  // a reference allocates nothing
     const std::chrono::duration<double, std::milli> spent = Clock::now() - start;
@@ -382,13 +383,17 @@ class Session {
     facts.host_ms = host_ms();
     row_ = facts;
     // Else it is written while the device works on the next step.
-    const bool something_follows =
-        (evaluation_ && evaluation_->is_due(step + 1, options_.steps)) ||
-        (options_.save_every > 0 && (step + 1) % options_.save_every == 0);
-    if (is_last || !result.finite || something_follows || !job_.device().works_beside_host()) {
+    if (is_last || !result.finite || something_follows(step + 1) ||
+        !job_.device().works_beside_host()) {
       write_row();
     }
     return result;
+  }
+
+  // Before the next step, after so many.
+  bool something_follows(int64_t steps) const {
+    return (evaluation_ && evaluation_->is_due(steps, options_.steps)) ||
+           (options_.save_every > 0 && steps % options_.save_every == 0);
   }
 
   // Of the last step, unless it is written.

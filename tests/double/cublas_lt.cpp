@@ -1,5 +1,6 @@
 // The double of libcublasLt.so.13: the calls of runtime/kernel/cuda/cublas_lt.h. A product is three
 // loops over the memory of the double of a GPU, in f32, in order.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -122,6 +123,11 @@ struct Product {
 size_t workspace_of(const Product& product) {
   return 4 * product.d.rows * product.d.columns * static_cast<size_t>(product.d.batch);
 }
+constexpr size_t kCountBytes = 4;
+bool begins_with_zeros(const void* workspace) {
+  const std::byte* at = Memory::instance().resolve(reinterpret_cast<uintptr_t>(workspace));
+  return std::all_of(at, at + kCountBytes, [](std::byte byte) { return byte == std::byte{0}; });
+}
 void clobber(const void* workspace, size_t bytes) {
   const auto address = reinterpret_cast<uintptr_t>(workspace);
   Memory& memory = Memory::instance();
@@ -137,6 +143,9 @@ using dc::gpu_double::asked_to_fail;
 using dc::runtime::device::cuda::StreamHandle;
 
 extern "C" {
+
+int cuMemsetD8Async(dc::runtime::device::cuda::Address to, unsigned char value, size_t bytes,
+                    StreamHandle stream);
 
 int cublasLtCreate(LtHandle* handle) {
   if (const int asked = asked_to_fail("cublasLtCreate"); asked != 0) return asked;
@@ -227,7 +236,13 @@ int cublasLtMatmul(LtHandle, LtProductDesc desc, const void* alpha, const void* 
   if (workspace_bytes < needed ||
       (needed > 0 && reinterpret_cast<uintptr_t>(workspace) % kAlignment != 0))
     return kInvalid;
+  // As algorithms that count in their workspace: it begins with zeros.
+  if (needed > 0 &&
+      cuMemsetD8Async(reinterpret_cast<uintptr_t>(workspace), 0, kCountBytes, stream) != 0)
+    return kInvalid;
   reinterpret_cast<dc::gpu_double::Stream*>(stream)->add([product, workspace, needed] {
+    if (needed > 0 && !begins_with_zeros(workspace))
+      return dc::gpu_double::fail_for_good(kIllegalAddress);
     product.run();
     if (needed > 0) clobber(workspace, needed);
   });

@@ -60,7 +60,7 @@ void record(cuda::EventHandle event, cuda::StreamHandle stream) {
   });
 }
 
-using Graph = std::shared_ptr<const dc::gpu_double::Recording>;
+using Graph = std::shared_ptr<dc::gpu_double::Recording>;
 Graph& of(cuda::GraphHandle handle) { return *reinterpret_cast<Graph*>(handle); }
 Graph& of(cuda::GraphExec handle) { return *reinterpret_cast<Graph*>(handle); }
 
@@ -228,7 +228,7 @@ int cuMemsetD8Async(cuda::Address to, unsigned char value, size_t bytes,
                     cuda::StreamHandle stream) {
   DC_MAY_FAIL(cuMemsetD8Async);
   if (bytes == 0) return kInvalidValue;
-  of(stream).add([=] { (void)fill_now(to, value, bytes); });
+  of(stream).add([=] { (void)fill_now(to, value, bytes); }, dc::gpu_double::Fill{to, value, bytes});
   return 0;
 }
 
@@ -300,7 +300,8 @@ int cuStreamEndCapture(cuda::StreamHandle stream, cuda::GraphHandle* graph) {
 int cuGraphInstantiateWithFlags(cuda::GraphExec* exec, cuda::GraphHandle graph,
                                 unsigned long long) {
   DC_MAY_FAIL(cuGraphInstantiate);
-  *exec = reinterpret_cast<cuda::GraphExec>(new Graph(of(graph)));
+  *exec = reinterpret_cast<cuda::GraphExec>(
+      new Graph(std::make_shared<dc::gpu_double::Recording>(*of(graph))));
   return 0;
 }
 int cuGraphLaunch(cuda::GraphExec exec, cuda::StreamHandle stream) {

@@ -240,43 +240,48 @@ Stream::~Stream() {
   thread_.join();
 }
 
-size_t Recording::add(std::function<void()> work, const Places& after) {
-  pieces_.push_back({std::move(work), after});
-  return pieces_.size() - 1;
+size_t Recording::add(Piece piece) {
+  pieces.push_back(std::move(piece));
+  return pieces.size() - 1;
 }
 
-bool Recording::come_before(const Places& pieces, const Places& last) const {
-  std::vector<bool> seen(pieces_.size());
+bool Recording::come_before(const Places& wanted, const Places& last) const {
+  std::vector<bool> seen(pieces.size());
   Places left = last;
   while (!left.empty()) {
     const size_t piece = left.back();
     left.pop_back();
     if (seen[piece]) continue;
     seen[piece] = true;
-    left.insert(left.end(), pieces_[piece].after.begin(), pieces_[piece].after.end());
+    left.insert(left.end(), pieces[piece].after.begin(), pieces[piece].after.end());
   }
-  return std::ranges::all_of(pieces, [&](size_t piece) { return seen[piece]; });
+  return std::ranges::all_of(wanted, [&](size_t piece) { return seen[piece]; });
 }
 
 void Recording::run() const {
   static thread_local std::minstd_rand random(static_cast<uint32_t>(number("DOUBLE_SEED", 1)));
-  std::vector<bool> done(pieces_.size());
-  for (size_t left = pieces_.size(); left > 0; --left) {
+  std::vector<bool> done(pieces.size());
+  size_t left = pieces.size();
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    done[i] = pieces[i].is_gone;
+    if (done[i]) --left;
+  }
+  for (; left > 0; --left) {
     Places ready;
-    for (size_t i = 0; i < pieces_.size(); ++i) {
-      const Places& after = pieces_[i].after;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const Places& after = pieces[i].after;
       if (!done[i] && std::ranges::all_of(after, [&](size_t piece) { return done[piece]; }))
         ready.push_back(i);
     }
     const size_t chosen = ready[random() % ready.size()];
-    if (lasting_error() == 0) pieces_[chosen].work();
+    if (lasting_error() == 0) pieces[chosen].work();
     done[chosen] = true;
   }
 }
 
-void Stream::add(std::function<void()> work) {
+void Stream::add(std::function<void()> work, std::optional<Fill> fill) {
   if (captured.recording != nullptr) {
-    captured.last = {captured.recording->add(std::move(work), captured.last)};
+    captured.last = {captured.recording->add({std::move(work), captured.last, fill})};
     return;
   }
   const std::lock_guard lock(mutex_);

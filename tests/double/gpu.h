@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <thread>
 #include <vector>
@@ -73,23 +74,30 @@ class Memory {
   std::map<uint64_t, size_t> host_;  // bytes by address
 };
 
-// Work that is captured: each piece after some earlier ones.
+// Bytes of memory become one value.
+struct Fill {
+  uint64_t to;
+  unsigned char value;
+  size_t bytes;
+};
+
+// Work that is captured: each piece after some others.
 class Recording {
  public:
   using Places = std::vector<size_t>;  // of pieces
-  size_t add(std::function<void()> work, const Places& after);
-  // Whether all of these pieces are, or come before, some of `last`.
-  bool come_before(const Places& pieces, const Places& last) const;
-  void run() const;  // in an order drawn at random among those that are legal
-
-  bool ended = false;
-
- private:
   struct Piece {
     std::function<void()> work;
     Places after;
+    std::optional<Fill> fill;  // if that is its work
+    bool is_gone = false;
   };
-  std::vector<Piece> pieces_;
+  size_t add(Piece piece);
+  // Whether all of these pieces are, or come before, some of `last`.
+  bool come_before(const Places& wanted, const Places& last) const;
+  void run() const;  // in an order drawn at random among those that are legal
+
+  bool ended = false;
+  std::vector<Piece> pieces;
 };
 
 // Where a stream or an event is in a recording.
@@ -113,8 +121,8 @@ class Stream {
  public:
   Stream();
   ~Stream();
-  // Work that is captured is not done.
-  void add(std::function<void()> work);
+  // Work that is captured is not done. `fill`: if that is all.
+  void add(std::function<void()> work, std::optional<Fill> fill = std::nullopt);
   void drain();
   bool is_at_rest();
 

@@ -36,6 +36,10 @@ class CudaStream final : public Stream {
   cuda::StreamHandle handle() const { return handle_; }
   // Whether the driver records what is issued, in place of doing it.
   void set_recording(bool recording) { recording_ = recording; }
+  // A kernel that graphs whose first stream this is have in place of fills (cuda_fills.h); null:
+  // none. It outlives them.
+  void set_fill_kernel(cuda::Function kernel) { fill_kernel_ = kernel; }
+  cuda::Function fill_kernel() const { return fill_kernel_; }
   // Notes the result of a call that issued `what` to this stream.
   void check(int result, std::string_view what);
 
@@ -45,6 +49,7 @@ class CudaStream final : public Stream {
   const cuda::Driver& driver_;
   cuda::Context context_;
   cuda::StreamHandle handle_ = nullptr;
+  cuda::Function fill_kernel_ = nullptr;
   bool recording_ = false;
   base::Status failed_;
 };

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "runtime/device/cuda/cuda_device.h"
+#include "runtime/device/cuda/cuda_fills.h"
 
 namespace dc::runtime::device {
 namespace {
@@ -76,6 +77,9 @@ base::Result<std::unique_ptr<Graph>> CudaDevice::record(std::span<Stream* const>
   cuda::GraphHandle graph = nullptr;
   const int ended = driver_.end_capture(handle(0), &graph);
   if (failed == cuda::kSuccess) failed = ended;
+  const cuda::Function fill = static_cast<CudaStream*>(streams[0])->fill_kernel();
+  if (failed == cuda::kSuccess && issued.ok() && fill != nullptr)
+    failed = put_kernels_for_fills(driver_, graph, fill);
   cuda::GraphExec exec = nullptr;
   if (failed == cuda::kSuccess && issued.ok()) failed = driver_.instantiate_graph(&exec, graph, 0);
   if (graph != nullptr) (void)driver_.destroy_graph(graph);

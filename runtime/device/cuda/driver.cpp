@@ -36,9 +36,12 @@ base::Result<Driver> load() {
 #define DC_LOAD(symbol, member, parameters) library.load(driver.member, #symbol);
   DC_CUDA_DRIVER_CALLS(DC_LOAD)
 #undef DC_LOAD
+  const char* absent = library.absent();
+#define DC_LOAD(symbol, member, parameters) library.load(driver.member, #symbol);
+  DC_CUDA_NEWER_DRIVER_CALLS(DC_LOAD)
+#undef DC_LOAD
   int version = 0;
   if (driver.driver_version != nullptr) (void)driver.driver_version(&version);
-  const char* absent = library.absent();
   if (absent != nullptr || version < kOldest) {
     return Status(ErrorKind::Unavailable, "DC6141",
                   "the CUDA driver is too old (" + std::to_string(version / 1000) + "." +
@@ -63,6 +66,12 @@ std::string Driver::explain(int error) const {
     return "CUDA error " + std::to_string(error);
   (void)error_string(error, &text);
   return std::string(name) + (text ? std::string(" (") + text + ")" : std::string());
+}
+
+bool Driver::edits_graphs() const {
+#define DC_HAS(symbol, member, parameters) &&member != nullptr
+  return true DC_CUDA_NEWER_DRIVER_CALLS(DC_HAS);
+#undef DC_HAS
 }
 
 base::Result<const Driver*> open_driver() {

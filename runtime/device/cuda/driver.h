@@ -26,6 +26,8 @@ struct OpaqueModule;
 struct OpaqueFunction;
 struct OpaqueGraph;
 struct OpaqueGraphExec;
+struct OpaqueGraphNode;
+struct OpaqueEdge;
 using Context = OpaqueContext*;
 using StreamHandle = OpaqueStream*;
 using EventHandle = OpaqueEvent*;
@@ -33,6 +35,7 @@ using Module = OpaqueModule*;
 using Function = OpaqueFunction*;
 using GraphHandle = OpaqueGraph*;
 using GraphExec = OpaqueGraphExec*;
+using GraphNode = OpaqueGraphNode*;
 struct Uuid {
   char bytes[16];
 };
@@ -40,6 +43,24 @@ struct Uuid {
 struct IpcHandle {
   char bytes[64];
 };
+
+// Of a fill in a graph (CUDA_MEMSET_NODE_PARAMS): of rows of elements that have 1, 2 or 4 bytes.
+struct MemsetNode {
+  Address to;
+  size_t pitch;
+  unsigned value, element_bytes;
+  size_t width, height;
+};
+// Of a kernel in a graph (CUDA_KERNEL_NODE_PARAMS).
+struct KernelNode {
+  Function function;
+  unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+  void **parameters, **extra;
+  void* kernel;
+  Context context;
+};
+// A type of nodes (CUgraphNodeType).
+inline constexpr int kMemset = 2;
 
 // Results (CUresult) that are told apart.
 inline constexpr int kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100, kNotReady = 600;
@@ -126,12 +147,32 @@ inline constexpr int kCaptureThreadLocal = 1;
      void** parameters, void** extra))                                                            \
   f(cuGetErrorName, error_name, (int error, const char** name))                                   \
   f(cuGetErrorString, error_string, (int error, const char** text))
+// Those that drivers before CUDA 12.3 lack.
+#define DC_CUDA_NEWER_DRIVER_CALLS(f)                                                             \
+  f(cuGraphGetNodes, graph_nodes, (GraphHandle graph, GraphNode* nodes, size_t* count))           \
+  f(cuGraphNodeGetType, node_type, (GraphNode node, int* type))                                   \
+  f(cuGraphMemsetNodeGetParams, memset_parameters, (GraphNode node, MemsetNode* parameters))      \
+  f(cuGraphNodeGetDependencies_v2, node_dependencies,                                             \
+    (GraphNode node, GraphNode* nodes, OpaqueEdge* edges, size_t* count))                         \
+  f(cuGraphNodeGetDependentNodes_v2, node_dependents,                                             \
+    (GraphNode node, GraphNode* nodes, OpaqueEdge* edges, size_t* count))                         \
+  f(cuGraphAddKernelNode_v2, add_kernel_node,                                                     \
+    (GraphNode* node, GraphHandle graph, const GraphNode* after, size_t count,                    \
+     const KernelNode* parameters))                                                               \
+  f(cuGraphAddDependencies_v2, add_dependencies,                                                  \
+    (GraphHandle graph, const GraphNode* from, const GraphNode* to, const OpaqueEdge* edges,      \
+     size_t count))                                                                               \
+  f(cuGraphDestroyNode, destroy_node, (GraphNode node))
 // clang-format on
 
 struct Driver {
 #define DC_MEMBER(symbol, member, parameters) int(*member) parameters = nullptr;
   DC_CUDA_DRIVER_CALLS(DC_MEMBER)
+  DC_CUDA_NEWER_DRIVER_CALLS(DC_MEMBER)
 #undef DC_MEMBER
+
+  // Whether it has the calls that change a graph.
+  bool edits_graphs() const;
 
   // "CUDA_ERROR_OUT_OF_MEMORY (out of memory)"
   std::string explain(int error) const;

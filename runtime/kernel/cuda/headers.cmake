@@ -1,5 +1,6 @@
 # The headers that kernels include become string literals (kernel_headers.h).
 set(kernel_headers
+  runtime/device/cuda/fill_words.h
   runtime/kernel/cuda/block.h runtime/kernel/cuda/kernel_words.h
   runtime/kernel/cuda/kernels/attention.h runtime/kernel/cuda/kernels/attention_backward.h runtime/kernel/cuda/kernels/attention_parameters.h
   runtime/kernel/cuda/kernels/attention_tiles.h runtime/kernel/cuda/kernels/group_tiles.h runtime/kernel/cuda/kernels/matrix_tiles.h runtime/kernel/cuda/kernels/tensor_attention.h
@@ -7,7 +8,7 @@ set(kernel_headers
   runtime/kernel/cuda/kernels/warp_tiles.h runtime/kernel/cuda/kernels/warpgroup.h runtime/kernel/cuda/kernels/batch_norm.h runtime/kernel/cuda/kernels/batch_norm_parameters.h
   runtime/kernel/cuda/kernels/blocks.h runtime/kernel/cuda/kernels/convolution.h runtime/kernel/cuda/kernels/convolution_parameters.h runtime/kernel/cuda/kernels/copies.h
   runtime/kernel/cuda/kernels/copy_parameters.h runtime/kernel/cuda/kernels/cross_entropy.h runtime/kernel/cuda/kernels/drawing.h runtime/kernel/cuda/kernels/drawing_parameters.h runtime/kernel/cuda/kernels/dropout.h
-  runtime/kernel/cuda/kernels/embedding.h runtime/kernel/cuda/kernels/fours.h runtime/kernel/cuda/kernels/gather.h runtime/kernel/cuda/kernels/histogram.h runtime/kernel/cuda/kernels/index.h runtime/kernel/cuda/kernels/index_parameters.h
+  runtime/kernel/cuda/kernels/embedding.h runtime/kernel/cuda/kernels/fill_words.h runtime/kernel/cuda/kernels/fours.h runtime/kernel/cuda/kernels/gather.h runtime/kernel/cuda/kernels/histogram.h runtime/kernel/cuda/kernels/index.h runtime/kernel/cuda/kernels/index_parameters.h
   runtime/kernel/cuda/kernels/links.h runtime/kernel/cuda/kernels/logit_parameters.h runtime/kernel/cuda/kernels/logits.h runtime/kernel/cuda/kernels/nll_loss.h
   runtime/kernel/cuda/kernels/norms.h runtime/kernel/cuda/kernels/numbers.h runtime/kernel/cuda/kernels/order.h runtime/kernel/cuda/kernels/order_parameters.h
   runtime/kernel/cuda/kernels/parameters.h runtime/kernel/cuda/kernels/pooling.h runtime/kernel/cuda/kernels/pooling_parameters.h

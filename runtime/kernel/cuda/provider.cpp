@@ -2,6 +2,7 @@
 // cuBLASLt's, and what streams do themselves.
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/kernel/cuda/expression_kernels.h"
+#include "runtime/kernel/cuda/hand_source.h"
 #include "runtime/kernel/cuda/linear_cross_entropy.h"
 #include "runtime/kernel/cuda/model_kernels.h"
 #include "runtime/kernel/cuda/products.h"
@@ -42,6 +43,10 @@ class Provider final : public KernelProvider {
       multiplies = multiplies || is_product(op) || is_output_layer(op);
       if (!is_product(op) && !is_output_layer(op)) list(*instruction, addresses);
     }
+    if (multiplies && open_workshop().ok()) {
+      workshop_->begin_listing();
+      (void)fill();
+    }
     (void)base::on_all_cores(2, [&](int64_t part) -> Status {
       if (part == 0 && multiplies) return open_products();
       if (part == 1 && workshop_ != nullptr) workshop_->compile_listed();
@@ -50,6 +55,14 @@ class Provider final : public KernelProvider {
     for (const plan::Instruction* const instruction : instructions)
       if (is_output_layer(instruction->op)) list(*instruction, addresses);
     if (workshop_ != nullptr) workshop_->compile_listed();
+  }
+
+  // cuBLASLt fills its workspace before some products.
+  void equip(device::Stream& stream) override {
+    if (products_ == nullptr || !open_workshop().ok()) return;
+    workshop_->begin_kernel(nullptr, 0);
+    const base::Result<Launch> launch = fill();
+    if (launch.ok()) static_cast<device::CudaStream&>(stream).set_fill_kernel(launch->function);
   }
 
   // By making it: what kernels need beyond their operands is known then.
@@ -85,6 +98,11 @@ class Provider final : public KernelProvider {
     if (is_of_streams(call) || !open_workshop().ok()) return;
     workshop_->begin_listing();
     (void)made(call, instruction, addresses);
+  }
+
+  base::Result<Launch> fill() {
+    return workshop_->launch(source_of("dc_fill_words", "fill_words.h", "FillWords", "fill_words"),
+                             0, {});
   }
 
   static bool is_output_layer(std::string_view op) { return op == "dc.linear_cross_entropy"; }

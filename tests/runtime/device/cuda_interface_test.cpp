@@ -10,6 +10,7 @@ namespace {
 #define DC_COMPARE(symbol, member, parameters) \
   static_assert(tests::Calls<decltype(Driver::member), decltype(&::symbol)>::kFit, #symbol);
 DC_CUDA_DRIVER_CALLS(DC_COMPARE)
+DC_CUDA_NEWER_DRIVER_CALLS(DC_COMPARE)
 #undef DC_COMPARE
 
 static_assert(kSuccess == CUDA_SUCCESS && kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY &&
@@ -28,6 +29,17 @@ static_assert(kPortable == CU_MEMHOSTREGISTER_PORTABLE &&
               kDeviceMap == CU_MEMHOSTREGISTER_DEVICEMAP &&
               kLazyPeerAccess == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS &&
               kAtLeast == CU_STREAM_WAIT_VALUE_GEQ);
+
+static_assert(kMemset == CU_GRAPH_NODE_TYPE_MEMSET &&
+              sizeof(MemsetNode) == sizeof(CUDA_MEMSET_NODE_PARAMS) &&
+              offsetof(MemsetNode, element_bytes) ==
+                  offsetof(CUDA_MEMSET_NODE_PARAMS, elementSize) &&
+              offsetof(MemsetNode, width) == offsetof(CUDA_MEMSET_NODE_PARAMS, width));
+static_assert(sizeof(KernelNode) == sizeof(CUDA_KERNEL_NODE_PARAMS) &&
+              offsetof(KernelNode, shared_bytes) ==
+                  offsetof(CUDA_KERNEL_NODE_PARAMS, sharedMemBytes) &&
+              offsetof(KernelNode, parameters) == offsetof(CUDA_KERNEL_NODE_PARAMS, kernelParams) &&
+              offsetof(KernelNode, context) == offsetof(CUDA_KERNEL_NODE_PARAMS, ctx));
 
 }  // namespace
 }  // namespace dc::runtime::device::cuda

@@ -84,7 +84,7 @@ void allocate_nothing(plan::Space home) {
     settings.optimizer = hand.plan.optimizer;
     auto loop = train::Loop::create(hand.plan, **executor, **data, settings, rank);
     DC_ASSERT_OK(loop.status());
-    const auto never = [](bool) { return false; };
+    const auto never = [](bool) { return train::Loop::Ahead::Nothing; };
     for (int64_t step = 0; step < 3; ++step) DC_ASSERT_OK(loop->run(step, false, never));
     DC_ASSERT_OK(job.control().barrier());
     counting = true;

@@ -59,16 +59,20 @@ class NotedData final : public train::DataSource {
   std::unique_ptr<train::DataSource> real_;
 };
 
-constexpr int64_t kSteps = 4;
+using Ahead = train::Loop::Ahead;
+
+constexpr int64_t kSteps = 5;
 struct Trained {
   std::vector<Calls> calls;  // by step
+  // Copies that were issued from the end of a step until the host had nothing left to issue before
+  // it waits for the first micro-batch of the next one.
+  std::vector<int> copies_between;
   std::vector<double> losses;
   std::vector<NotedData::Fill> fills;
 };
 
-// A rank alone has no collectives. `ahead`: inputs are made while the GPU works, as far as steps
-// go.
-Trained train_steps(int accumulation, bool ahead) {
+// A rank alone has no collectives. `ahead`: what is done while the GPU works, as far as steps go.
+Trained train_steps(int accumulation, Ahead ahead) {
   Trained trained;
   TrainingPlan hand(1, accumulation);
   for (plan::Program& program : hand.plan.programs)
@@ -91,8 +95,12 @@ Trained train_steps(int accumulation, bool ahead) {
     DC_ASSERT_OK(loop.status());
     for (int64_t step = 0; step < kSteps; ++step) {
       const Calls before = all_calls();
-      DC_ASSERT_OK(loop->run(
-          step, false, [&](bool is_last) { return ahead && !(is_last && step + 1 == kSteps); }));
+      bool is_first = true;
+      DC_ASSERT_OK(loop->run(step, false, [&](bool is_last) {
+        if (std::exchange(is_first, false))
+          trained.copies_between.push_back(calls_of("cuMemcpyAsync") - before.at("cuMemcpyAsync"));
+        return is_last && step + 1 == kSteps ? Ahead::Nothing : ahead;
+      }));
       EXPECT_TRUE(loop->result().finite);
       trained.losses.push_back(loop->result().loss);
       trained.calls.emplace_back();
@@ -106,9 +114,11 @@ Trained train_steps(int accumulation, bool ahead) {
 
 // Of each of the steps behind the first, which records the graph.
 void expect_calls(int accumulation, const Calls& expected) {
-  const Trained trained = train_steps(accumulation, true);
-  for (size_t step = 1; step < trained.calls.size(); ++step)
-    EXPECT_EQ(trained.calls[step], expected) << "step " << step + 1;
+  for (const Ahead ahead : {Ahead::Nothing, Ahead::Fill, Ahead::Upload}) {
+    const Trained trained = train_steps(accumulation, ahead);
+    for (size_t step = 1; step + 1 < trained.calls.size(); ++step)
+      EXPECT_EQ(trained.calls[step], expected) << "step " << step + 1;
+  }
 }
 
 // Copies: hyperparameters, the sum of the loss, the request to stop; the random state and the
@@ -123,7 +133,8 @@ TEST(CudaSteps, EachMicroBatchIsOneLaunchOneWaitAndItsCopies) {
 
 TEST(CudaSteps, InputsAreMadeWhileTheGpuWorksOnTheOnesBefore) {
   for (const int accumulation : {1, 3}) {
-    const Trained ahead = train_steps(accumulation, true), late = train_steps(accumulation, false);
+    const Trained ahead = train_steps(accumulation, Ahead::Fill),
+                  late = train_steps(accumulation, Ahead::Nothing);
     EXPECT_EQ(ahead.losses, late.losses);
     ASSERT_EQ(ahead.fills.size(), static_cast<size_t>(kSteps * accumulation));
     ASSERT_EQ(late.fills.size(), ahead.fills.size());
@@ -134,6 +145,22 @@ TEST(CudaSteps, InputsAreMadeWhileTheGpuWorksOnTheOnesBefore) {
       EXPECT_EQ(one.launches - first.launches, static_cast<int>(i));
       EXPECT_EQ(other.launches - other_first.launches, static_cast<int>(i));
       EXPECT_EQ(one.waits - first.waits, other.waits - other_first.waits - (i > 0 ? 1 : 0));
+    }
+  }
+}
+
+// Then only the request to stop and the result are copied between a step's end and the next wait.
+// Pauses of the double would show a copy of the host that is written while a stream reads it.
+TEST(CudaSteps, UploadsAreIssuedWhileTheGpuWorksOnTheMicroBatchBefore) {
+  for (const int accumulation : {1, 3}) {
+    const Trained ahead = train_steps(accumulation, Ahead::Upload),
+                  late = train_steps(accumulation, Ahead::Nothing);
+    EXPECT_EQ(ahead.losses, late.losses);
+    ASSERT_EQ(late.copies_between.size(), static_cast<size_t>(kSteps));
+    ASSERT_EQ(ahead.copies_between.size(), static_cast<size_t>(kSteps));
+    for (size_t step = 1; step < ahead.copies_between.size(); ++step) {  // the first records
+      EXPECT_EQ(late.copies_between[step], 7) << step;
+      EXPECT_EQ(ahead.copies_between[step], 2) << step;
     }
   }
 }

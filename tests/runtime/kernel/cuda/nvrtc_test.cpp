@@ -103,6 +103,7 @@ TEST_P(NvrtcCompiles, KernelsOfTheStep) {
                            {"dropout.h", "Dropout", "dropout<float>"},
                            {"dropout.h", "Dropout", "dropout<scalar::BF16>"},
                            {"dropout.h", "Dropout", "dropout<scalar::F16>"},
+                           {"fill_words.h", "FillWords", "fill_words"},
                            {"sums.h", "SquareSum", "square_sum<float>"},
                            {"sums.h", "SquareSum", "square_sum<scalar::BF16>"},
                            {"sums.h", "RankSum", "rank_sum<float>"},
