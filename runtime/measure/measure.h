@@ -34,7 +34,7 @@ base::Result<std::vector<base::KernelMeasurement>> measure_scratch(const plan::P
 struct TimingOptions {
   int warmup = 2;                // replays of the step that are not counted
   int repeats = 9;               // replays that are
-  MemoryGauge* gauge = nullptr;  // notes what is taken beside the plan; null: nothing does
+  MemoryGauge* gauge = nullptr;  // notes what is taken beyond the plan; null: nothing does
 };
 // Replays a one-rank plan on every rank at once and times each kernel where it stands, with the
 // caches as its neighbours leave them. Returned as they came, with the workspace as `measured` has
