@@ -5,6 +5,7 @@ Nothing about GPUs follows from the figures.
 """
 
 import collections
+import copy
 import functools
 import json
 import os
@@ -142,6 +143,7 @@ class CudaProfileTest(unittest.TestCase):
         self.assertNotIn("beyond-gpu", said)
         shown = running.run([DCC, "inspect", plan, "--as=summary"]).stdout
         self.assertRegex(shown, rf"beyond it +[0-9.]+ MiB \({taken} bytes\) more of each rank's GPU")
+        document = copy.deepcopy(document)  # other tests read it too
         document["machine"]["gpu"]["memory_bytes"] = size = taken + report["memory"]["arena_bytes"]["device"] - 1
         small = running.fresh(".json")
         with open(small, "w") as file:
