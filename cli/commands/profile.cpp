@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -100,8 +101,10 @@ Result<int> count_gpus(runtime::comm::ProcessGroup& job) {
   return static_cast<int>(different.size());
 }
 
+// `gauge`: of this rank's GPU, if there is one; left out where ranks share it.
 Status measure(const ProfileArguments& arguments, const runtime::comm::LaunchInfo& launch,
-               runtime::comm::ProcessGroup& job) {
+               runtime::comm::ProcessGroup& job,
+               std::optional<runtime::measure::MemoryGauge> gauge) {
   runtime::comm::Communicator& control = job.control();
   driver::Model model;
   DC_RETURN_IF_ERROR(
@@ -113,15 +116,17 @@ Status measure(const ProfileArguments& arguments, const runtime::comm::LaunchInf
   };
   const int per_host = arguments.ranks_per_host > 0 ? arguments.ranks_per_host
                                                     : runtime::comm::ranks_per_host(job.hosts());
-  DC_ASSIGN_OR_RETURN(
-      const base::Measurements all,
-      driver::measure(model.step,
-                      {arguments.offload_dir, arguments.threads, per_host, arguments.fusions},
-                      launch, job, progress));
+  const bool on_gpus = job.device().kind() == base::DeviceKind::Cuda;
+  DC_ASSIGN_OR_RETURN(const int gpus, on_gpus ? count_gpus(job) : Result<int>(0));
+  if (gpus != launch.world) gauge.reset();
+  DC_ASSIGN_OR_RETURN(const base::Measurements all,
+                      driver::measure(model.step,
+                                      {arguments.offload_dir, arguments.threads, per_host,
+                                       arguments.fusions, gauge ? &*gauge : nullptr},
+                                      launch, job, progress));
   Status written;
   if (launch.rank == 0) written = profile::write_profile(arguments.output, all);
   DC_RETURN_IF_ERROR(runtime::comm::agree(control, std::move(written), "writing the profile"));
-  DC_ASSIGN_OR_RETURN(const int gpus, all.machine.gpu ? count_gpus(job) : Result<int>(0));
   if (launch.rank != 0) return {};
   const auto fused = static_cast<int64_t>(all.alone.size());
   const std::string alone =
@@ -163,9 +168,12 @@ Result<std::unique_ptr<runtime::comm::ProcessGroup>> connect(
 
 Status profile_rank(const ProfileArguments& arguments, const runtime::comm::LaunchInfo& launch) {
   set_threads(arguments.threads);
+  std::optional<runtime::measure::MemoryGauge> gauge;
+  if (arguments.device == base::name(base::DeviceKind::Cuda))
+    gauge = runtime::measure::MemoryGauge::before_use(launch.local_rank);
   DC_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::comm::ProcessGroup> job,
                       connect(arguments, launch));
-  Status status = measure(arguments, launch, *job);
+  Status status = measure(arguments, launch, *job, gauge);
   job->leave(status);
   return status;
 }

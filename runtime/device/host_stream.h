@@ -23,6 +23,7 @@ class HostTimestamp final : public Timestamp {
  public:
   void write();
   base::Result<int64_t> since(const Timestamp& earlier) const override;
+  bool is_written() const override { return true; }
 
  private:
   int64_t time_ns_ = 0;

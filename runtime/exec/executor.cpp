@@ -17,7 +17,7 @@ std::unique_ptr<Issuer> make_issuer(BoundPlan& bound, const ExecutorOptions& opt
     case base::DeviceKind::Checked:
       return make_thread_issuer(bound, options.trace);
     case base::DeviceKind::Cuda:
-      return make_stream_issuer(bound, options.graphs);
+      return make_stream_issuer(bound, options.graphs, options.trace);
   }
   return nullptr;
 }
@@ -75,11 +75,6 @@ class PlanExecutor final : public Executor {
 base::Result<std::unique_ptr<Executor>> Executor::prepare(const plan::Plan& plan,
                                                           comm::ProcessGroup& job, comm::Slab slab,
                                                           ExecutorOptions options) {
-  if (options.trace != nullptr && job.device().kind() == base::DeviceKind::Cuda) {
-    return Status(base::ErrorKind::Unsupported, "DC6625",
-                  "this version does not time what runs on a GPU; leave out --trace and "
-                  "--record-profile, or run with --device cpu");
-  }
   DC_ASSIGN_OR_RETURN(auto bound,
                       BoundPlan::bind(plan, job, slab, options.outside, options.poison));
   if (options.poison) {

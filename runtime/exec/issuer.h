@@ -32,6 +32,7 @@ std::unique_ptr<Issuer> make_thread_issuer(BoundPlan& bound, TraceRecorder* trac
 // For devices whose streams work while the host goes on: the calling thread issues the commands of
 // all streams, in the program's order. With `graphs` each program is recorded when it first runs
 // and launched as a whole from then on, where all programs consist of what a device records.
-std::unique_ptr<Issuer> make_stream_issuer(BoundPlan& bound, bool graphs);
+// `trace` may be null.
+std::unique_ptr<Issuer> make_stream_issuer(BoundPlan& bound, bool graphs, TraceRecorder* trace);
 
 }  // namespace dc::runtime::exec

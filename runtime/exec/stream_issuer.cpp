@@ -6,6 +6,7 @@
 #include "runtime/exec/issuer.h"
 #include "runtime/exec/program_times.h"
 #include "runtime/exec/run_failure.h"
+#include "runtime/exec/stream_trace.h"
 
 namespace dc::runtime::exec {
 namespace {
@@ -40,7 +41,9 @@ std::vector<Issue> in_order(const BoundProgram& program) {
 // for before.
 class StreamIssuer final : public Issuer {
  public:
-  StreamIssuer(BoundPlan& bound, bool graphs) : bound_(bound), uses_graphs_(graphs) {
+  StreamIssuer(BoundPlan& bound, bool graphs, TraceRecorder* trace)
+      : bound_(bound), uses_graphs_(graphs) {
+    if (trace != nullptr) trace_ = std::make_unique<StreamTrace>(bound, *trace);
     for (const BoundProgram& program : bound.programs()) programs_.push_back(in_order(program));
     for (const std::vector<Issue>& program : programs_)
       for (const Issue& issue : program)
@@ -64,7 +67,9 @@ class StreamIssuer final : public Issuer {
     const bool as_graph = uses_graphs_ && !observer_;
     if (as_graph && !was_graph_) DC_RETURN_IF_ERROR(finish());
     was_graph_ = as_graph;
+    DC_RETURN_IF_ERROR(record_trace());
     ++what.runs;
+    if (trace_ != nullptr) trace_->begin_run(program, what.runs, as_graph);
     DC_RETURN_IF_ERROR(as_graph ? launch(program, what.runs) : issue_all(program, what.runs));
     if (at_end_) at_end_(bound_.stream(0));
     if (meanwhile) work_meanwhile(meanwhile);
@@ -73,7 +78,8 @@ class StreamIssuer final : public Issuer {
 
   Status finish() override {
     for (size_t s = 0; s < bound_.stream_count() && !failure_.happened(); ++s) (void)finish(s);
-    return failure_.status();
+    DC_RETURN_IF_ERROR(failure_.status());
+    return record_trace();
   }
 
   // One rank: nothing to wait for.
@@ -97,6 +103,14 @@ class StreamIssuer final : public Issuer {
     return status.ok() ? failure_.status() : fail(std::move(status));
   }
 
+  // Before a graph is launched again, which writes the same timestamps.
+  Status record_trace() {
+    if (trace_ == nullptr) return base::ok_status();
+    DC_RETURN_IF_ERROR(finish(0));
+    Status status = trace_->record_finished();
+    return status.ok() ? status : fail(std::move(status));
+  }
+
   template <typename Condition>
   Status issue_if(Condition wanted, int32_t program, uint32_t run) {
     for (const Issue& issue : programs_[static_cast<size_t>(program)]) {
@@ -109,6 +123,7 @@ class StreamIssuer final : public Issuer {
   // With timestamps between them if the run is timed.
   template <typename Condition>
   Status issue_timed_if(Condition wanted, int32_t program, uint32_t run) {
+    if (trace_ != nullptr) trace_->write_begin();
     if (times_ != nullptr) times_->begin(bound_.stream(0));
     DC_RETURN_IF_ERROR(issue_if(wanted, program, run));
     if (times_ != nullptr) times_->end(bound_.stream(0));
@@ -122,10 +137,12 @@ class StreamIssuer final : public Issuer {
     const auto waits_before = [](const Command& command) {
       return command.kind == CommandKind::WaitPreviousRun;
     };
-    ProgramTimes* const times = std::exchange(times_, nullptr);  // of the graph alone
-    DC_RETURN_IF_ERROR(issue_if(waits_before, program, run));
-    times_ = times;
-    std::unique_ptr<device::Graph>& graph = graphs_[{program, times}];
+    for (const Issue& issue : programs_[static_cast<size_t>(program)]) {
+      if (!waits_before(issue.command)) continue;  // no part of the graph, nor of its times
+      Status status = bound_.issue(issue.command, program, bound_.stream(issue.stream), run);
+      if (!status.ok()) return fail(std::move(status), program, issue.command);
+    }
+    std::unique_ptr<device::Graph>& graph = graphs_[{program, times_}];
     if (graph == nullptr) {
       auto recorded = bound_.device().record(streams_, [&] {
         return issue_timed_if([&](const Command& command) { return !waits_before(command); },
@@ -142,6 +159,7 @@ class StreamIssuer final : public Issuer {
   Status one(const Issue& issue, int32_t program, uint32_t run) {
     device::Stream& stream = bound_.stream(issue.stream);
     DC_RETURN_IF_ERROR(bound_.issue(issue.command, program, stream, run));
+    if (trace_ != nullptr) trace_->command_issued(issue.stream, issue.command);
     if (times_ != nullptr && issue.stream == 0)
       times_->command_issued(stream, issue.command.instruction);
     if (issue.stream != 0 || !observer_ || issue.command.kind == CommandKind::Poison)
@@ -172,13 +190,14 @@ class StreamIssuer final : public Issuer {
   // Of programs, with the timestamps that are in them (none: null), from the first such run on.
   std::map<std::pair<int32_t, const ProgramTimes*>, std::unique_ptr<device::Graph>> graphs_;
   ProgramTimes* times_ = nullptr;  // of the run that is timed, compute's
+  std::unique_ptr<StreamTrace> trace_;
   bool uses_graphs_, was_graph_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<Issuer> make_stream_issuer(BoundPlan& bound, bool graphs) {
-  return std::make_unique<StreamIssuer>(bound, graphs);
+std::unique_ptr<Issuer> make_stream_issuer(BoundPlan& bound, bool graphs, TraceRecorder* trace) {
+  return std::make_unique<StreamIssuer>(bound, graphs, trace);
 }
 
 }  // namespace dc::runtime::exec

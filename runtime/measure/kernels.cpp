@@ -276,6 +276,7 @@ Result<std::vector<KernelMeasurement>> measure_kernels(const plan::Plan& plan,
   for (const Timed& timed : timed_programs(plan)) {
     DC_RETURN_IF_ERROR(first_failure(run(timed), control));
   }
+  if (options.gauge != nullptr) options.gauge->note(plan.arena_bytes[0]);
   std::vector<base::Timing> timings;
   timings.reserve(measured.size());
   for (const KernelMeasurement& row : measured)

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/comm/rendezvous.h"
+#include "runtime/measure/memory_gauge.h"
 #include "runtime/plan/plan.h"
 #include "src/base/measurements.h"
 #include "src/base/status.h"
@@ -31,8 +32,9 @@ base::Result<std::vector<base::KernelMeasurement>> measure_scratch(const plan::P
                                                                    device::Device& device);
 
 struct TimingOptions {
-  int warmup = 2;   // replays of the step that are not counted
-  int repeats = 9;  // replays that are
+  int warmup = 2;                // replays of the step that are not counted
+  int repeats = 9;               // replays that are
+  MemoryGauge* gauge = nullptr;  // notes what is taken beyond the plan; null: nothing does
 };
 // Replays a one-rank plan on every rank at once and times each kernel where it stands, with the
 // caches as its neighbours leave them. Returned as they came, with the workspace as `measured` has

@@ -333,13 +333,15 @@ struct Prediction {
   // Of fused kernels: the part of interpolated figures that was learned from other fused kernels,
   // and of the table's that is worked out from the operations apart.
   int64_t learned_ns = 0, closed_form_ns = 0;
+  int64_t library_bytes = 0;  // of a GPU, beyond the arena, by each rank; 0: unknown
   bool operator==(const Prediction&) const = default;
 };
 DC_FIELDS(Prediction, DC_FIELD(compute_ns), DC_FIELD(communication_ns), DC_FIELD(step_ns),
           DC_FIELD(peak_bytes), DC_FIELD(live_bytes), DC_FIELD(wire_bytes), DC_FIELD(origin),
           DC_FIELD(copy_ns), DC_FIELD(copied_out_bytes), DC_FIELD(copied_in_bytes),
           DC_FIELD(contention_ns), DC_FIELD(bounds_ns), DC_FIELD(without_norm_ns),
-          DC_FIELD(figures_ns), DC_FIELD(learned_ns), DC_FIELD(closed_form_ns));
+          DC_FIELD(figures_ns), DC_FIELD(learned_ns), DC_FIELD(closed_form_ns),
+          DC_FIELD(library_bytes));
 
 // When gradients of micro-batches are summed over ranks.
 enum class ReductionOrder : uint8_t {

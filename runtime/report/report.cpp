@@ -40,6 +40,7 @@ void write_memory(JsonWriter& json, const plan::Plan& plan) {
     json.field(plan::name(static_cast<plan::Space>(i)), plan.arena_bytes[i]);
   }
   json.end_object();
+  json.field("library_bytes", plan.prediction.library_bytes);
   json.field("save_copy_bytes", plan::copy_bytes(plan, 0));
   json.field("scratch_is_estimated", scratch_is_estimated(plan));
   write_kinds(json, "kept", kept_bytes(plan));

@@ -98,6 +98,17 @@ std::string memory_table(const plan::Plan& plan, const Peak& peak) {
   return out + line("  all", right(format_bytes(always)) + right(format_bytes(peak.bytes)));
 }
 
+// What --memory does not count.
+std::string beyond_arena(const plan::Plan& plan) {
+  if (plan.device != base::DeviceKind::Cuda) return "";
+  const int64_t bytes = plan.prediction.library_bytes;
+  return line("beyond it", bytes > 0 ? format_bytes(bytes) + " (" + std::to_string(bytes) +
+                                           " bytes) more of each rank's GPU, for its context, "
+                                           "libraries and kernels, as measured"
+                                     : "what the GPU's context, libraries and kernels take, which "
+                                       "the profile does not say");
+}
+
 std::string memory(const plan::Plan& plan) {
   std::string arenas;
   for (size_t i = 0; i < plan.arena_bytes.size(); ++i) {
@@ -108,7 +119,7 @@ std::string memory(const plan::Plan& plan) {
   }
   const Peak peak = find_peak(plan, plan::Space::Device);
   const int64_t copy = plan::copy_bytes(plan, 0);
-  return line("memory", arenas.empty() ? "none" : arenas + " per rank") +
+  return line("memory", arenas.empty() ? "none" : arenas + " per rank") + beyond_arena(plan) +
          line("copy to save",
               format_bytes(copy) + " (" + std::to_string(copy) +
                   " bytes) more per rank, in host memory, with dcrun --save-every") +

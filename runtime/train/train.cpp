@@ -64,6 +64,12 @@ class Session {
   Result<Outcome> run() {
     DC_RETURN_IF_ERROR(comm::check_equal(control_, digest_, "plan"));
     DC_RETURN_IF_ERROR(comm::check_equal(control_, options_text(), "run options"));
+    if (options_.record && job_.device().kind() == base::DeviceKind::Cuda) {
+      return Status(ErrorKind::Unsupported, "DC6625",
+                    "a run on a GPU makes no profile: what times its kernels makes them longer; "
+                    "leave out --record-profile, measure by dcc profile --device cuda, or look at "
+                    "--trace");
+    }
     report_.start(facts());
     const std::string spread = shards_across_hosts(plan_, job_.hosts());
     if (control_.rank().v == 0 && !spread.empty()) note(spread);
@@ -315,6 +321,7 @@ class Session {
     DC_ASSIGN_OR_RETURN(const Saved saved,
                         saving_->finish(outcome.steps, data_->position(outcome.steps), {}));
     if (!options_.trace.empty()) {
+      DC_RETURN_IF_ERROR(comm::agree(control_, executor_->finish(), "finishing its last step"));
       DC_RETURN_IF_ERROR(save_trace(options_.trace, *trace_,
                                     {digest_, plan_.name, std::string(job_.name())}, control_));
     }

@@ -158,10 +158,10 @@ Status check_prediction(const plan::Prediction& p) {
   const auto all_make_sense = [&](const auto& numbers) {
     return std::all_of(numbers.begin(), numbers.end(), makes_sense);
   };
-  const std::array scalars = {p.compute_ns,       p.communication_ns, p.step_ns,
-                              p.peak_bytes,       p.live_bytes,       p.copy_ns,
-                              p.copied_out_bytes, p.copied_in_bytes,  p.contention_ns,
-                              p.without_norm_ns,  p.learned_ns,       p.closed_form_ns};
+  const std::array scalars = {
+      p.compute_ns, p.communication_ns, p.step_ns,         p.peak_bytes,    p.live_bytes,
+      p.copy_ns,    p.copied_out_bytes, p.copied_in_bytes, p.contention_ns, p.without_norm_ns,
+      p.learned_ns, p.closed_form_ns,   p.library_bytes};
   if (!all_make_sense(scalars) || !all_make_sense(p.wire_bytes) || !all_make_sense(p.bounds_ns) ||
       !all_make_sense(p.figures_ns)) {
     return plan::bad_plan("DC3236", "a prediction has a number that is negative or above 2^56");

@@ -16,6 +16,8 @@ struct GpuIdentity {
   int32_t multiprocessors = 0;
   int64_t memory_bytes = 0;
   int64_t clock_khz = 0, memory_clock_khz = 0;  // the highest; 0: it does not say
+  // What a process took of its memory beyond the plan's arena; 0: unknown.
+  int64_t library_bytes = 0;
   bool operator==(const GpuIdentity&) const = default;
 };
 struct MachineIdentity {

@@ -106,6 +106,7 @@ class Compilation {
                                        [&](const char* part) { watch_.lap(part); }, out_of_time));
     plan.notes.insert(plan.notes.begin(), notes.begin(), notes.end());
     plan.profile_digest = profile_digest();
+    if (profile) add_library_memory(profile->measurements.machine, plan);
     return plan;
   }
 

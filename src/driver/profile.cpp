@@ -39,9 +39,10 @@ struct Replay {
 struct Target {
   base::DeviceKind device = base::DeviceKind::Cpu;
   int threads = 1;
+  runtime::measure::MemoryGauge* gauge = nullptr;
 };
 Target target_of(const ProfileRequest& request, runtime::comm::ProcessGroup& job) {
-  return {job.device().kind(), request.threads};
+  return {job.device().kind(), request.threads, request.gauge};
 }
 
 bool is_fused(Kernels kernels) {
@@ -92,8 +93,9 @@ Result<std::vector<base::KernelMeasurement>> measure_model(
   const cost::ProfiledCost measured(scratch_only, generic);
   DC_ASSIGN_OR_RETURN(const runtime::plan::Plan plan,
                       one_rank_plan(step, target, replay, measured));
-  auto kernels =
-      runtime::measure::measure_kernels(plan, std::move(rows), job, replay.timing, progress);
+  runtime::measure::TimingOptions timing = replay.timing;
+  timing.gauge = target.gauge;
+  auto kernels = runtime::measure::measure_kernels(plan, std::move(rows), job, timing, progress);
   // Scratch may decide about the plan: kernels of the first one alone have no time.
   if (kernels.ok())
     std::erase_if(*kernels,
@@ -314,6 +316,8 @@ Result<base::Measurements> measure(const ir::Step& step, const ProfileRequest& r
   all.complete = {true, launch.world > 1, launch.world > 1, true};
   all.model_digest = step.model_digest;
   all.machine = runtime::measure::machine_of(launch, job, request.threads, request.ranks_per_host);
+  if (all.machine.gpu && request.gauge != nullptr)
+    all.machine.gpu->library_bytes = request.gauge->beyond_arenas();
   return all;
 }
 

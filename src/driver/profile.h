@@ -20,6 +20,8 @@ struct ProfileRequest {
   // model's graph: samples to learn the time of others from. Fewer if the model does not have so
   // many. On CPUs only.
   int fusions = 0;
+  // Of a GPU that this rank alone uses; null: what is taken beyond arenas is not measured.
+  runtime::measure::MemoryGauge* gauge = nullptr;
 };
 
 // Collective: every rank of `job` calls it with the same step. Kernels and collectives are figures

@@ -96,6 +96,18 @@ std::vector<std::string> profile_notes(const profile::Profile& profile, const ir
   return notes;
 }
 
+void add_library_memory(const base::MachineIdentity& machine, runtime::plan::Plan& plan) {
+  if (plan.device != base::DeviceKind::Cuda || !machine.gpu) return;
+  const int64_t more = machine.gpu->library_bytes, all = machine.gpu->memory_bytes;
+  plan.prediction.library_bytes = more;
+  const int64_t arena = plan.arena_bytes.front();
+  if (arena + more <= all) return;
+  plan.notes.push_back("beyond-gpu: the plan's " + base::format_bytes(arena) + " and " +
+                       base::format_bytes(more) + " for libraries are more than the " +
+                       base::format_bytes(all) + " of the GPU that was measured; --memory " +
+                       std::to_string(all - more) + " fits it");
+}
+
 std::vector<std::string> estimate_notes(const ir::Step& step) {
   int64_t kernels = 0;
   for (const ir::Program& program : step.programs) {

@@ -154,6 +154,7 @@ Status read_gpu(const JsonValue& row, base::GpuIdentity& gpu) {
   if (row.find("clock_khz") != nullptr) gpu.clock_khz = fields.quantity("clock_khz");
   if (row.find("memory_clock_khz") != nullptr)
     gpu.memory_clock_khz = fields.quantity("memory_clock_khz");
+  if (row.find("library_bytes") != nullptr) gpu.library_bytes = fields.quantity("library_bytes");
   return fields.status();
 }
 

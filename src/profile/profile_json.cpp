@@ -46,6 +46,7 @@ JsonValue gpu_json(const base::GpuIdentity& gpu) {
   row.set("memory_bytes", JsonValue(gpu.memory_bytes));
   if (gpu.clock_khz > 0) row.set("clock_khz", JsonValue(gpu.clock_khz));
   if (gpu.memory_clock_khz > 0) row.set("memory_clock_khz", JsonValue(gpu.memory_clock_khz));
+  if (gpu.library_bytes > 0) row.set("library_bytes", JsonValue(gpu.library_bytes));
   return row;
 }
 

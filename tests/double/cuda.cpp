@@ -364,6 +364,10 @@ int cuEventElapsedTime(float* milliseconds, cuda::EventHandle begin, cuda::Event
   *milliseconds = static_cast<float>(static_cast<double>(times[1] - times[0]) * 1e-6);
   return 0;
 }
+int cuEventQuery(cuda::EventHandle event) {
+  const std::lock_guard lock(of(event).mutex);
+  return of(event).reached < of(event).recorded ? cuda::kNotReady : 0;
+}
 int cuEventSynchronize(cuda::EventHandle event) {
   std::unique_lock lock(of(event).mutex);
   const uint64_t wanted = of(event).recorded;

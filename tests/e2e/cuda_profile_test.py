@@ -5,6 +5,7 @@ Nothing about GPUs follows from the figures.
 """
 
 import collections
+import copy
 import functools
 import json
 import os
@@ -126,6 +127,39 @@ class CudaProfileTest(unittest.TestCase):
                     running.train(plan, classifier(), ranks, 1, "--device", "cpu")
                 self.assertEqual(caught.exception.code, 76)
                 self.assertIn("DC6606", str(caught.exception))
+
+    def test_memory_beyond_the_arena(self):
+        """What a context takes is in the profile and in plans that are made with it; those that do not fit the GPU with it say which budget does."""
+        context = 100 << 20  # tests/double/nvml.cpp
+        for ranks in (1, 2):
+            taken = profile_of(ranks)[1]["machine"]["gpu"]["library_bytes"]
+            self.assertGreaterEqual(taken, context)
+            self.assertLess(taken, context + (1 << 20))  # and what is allocated for kernels
+        path, document, _ = profile_of(1)
+        taken = document["machine"]["gpu"]["library_bytes"]
+        report, plan, said = self.compiled(classifier(), "--profile", path, "--world", "1")
+        self.assertEqual(report["memory"]["library_bytes"], taken)
+        self.assertEqual(running.inspect(plan)["prediction"]["library_bytes"], taken)
+        self.assertNotIn("beyond-gpu", said)
+        shown = running.run([DCC, "inspect", plan, "--as=summary"]).stdout
+        self.assertRegex(shown, rf"beyond it +[0-9.]+ MiB \({taken} bytes\) more of each rank's GPU")
+        document = copy.deepcopy(document)  # other tests read it too
+        document["machine"]["gpu"]["memory_bytes"] = size = taken + report["memory"]["arena_bytes"]["device"] - 1
+        small = running.fresh(".json")
+        with open(small, "w") as file:
+            json.dump(document, file)
+        _, _, said = self.compiled(classifier(), "--profile", small, "--world", "1")
+        self.assertIn(f"--memory {size - taken} fits it", said)
+        self.compiled(classifier(), "--profile", small, "--world", "1", "--device", "cpu", "--chain", "zero0")
+
+    def test_memory_that_is_not_known(self):
+        """Where NVIDIA's management library is not there, and where ranks share a GPU."""
+        for ranks, more in ((1, {"missing": ("nvml",)}), (2, {"DOUBLE_GPUS": "1"})):
+            path, document, _ = profile(classifier(), ranks, **more)
+            self.assertNotIn("library_bytes", document["machine"]["gpu"])
+        report, plan, _ = self.compiled(classifier(), "--profile", path, "--world", "2")
+        self.assertEqual(report["memory"]["library_bytes"], 0)
+        self.assertIn("which the profile does not say", running.run([DCC, "inspect", plan, "--as=summary"]).stdout)
 
     def test_workspace_is_the_plans(self):
         report, plan, _ = self.compiled(classifier(), "--profile", profile_of(1)[0], "--world", "1", "--zero", "0")

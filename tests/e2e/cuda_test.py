@@ -4,6 +4,7 @@ Nothing about GPUs follows from it.
 """
 
 import itertools
+import json
 import os
 import sys
 import time
@@ -19,7 +20,7 @@ from export_case import export_train_step
 from rotation import of_today
 
 DOUBLES = os.path.join(running.BIN, "..", "double")
-LIBRARIES = {"cuda": "libcuda.so.1", "nvrtc": "libnvrtc.so.13", "cublasLt": "libcublasLt.so.13", "nccl": "libnccl.so.2"}
+LIBRARIES = {"cuda": "libcuda.so.1", "nvrtc": "libnvrtc.so.13", "cublasLt": "libcublasLt.so.13", "nccl": "libnccl.so.2", "nvml": "libnvidia-ml.so.1"}
 STEPS = 4
 CUDA = ("--device", "cuda")
 
@@ -61,6 +62,15 @@ def environment(missing=(), **more):
         else:
             os.symlink(os.path.realpath(os.path.join(DOUBLES, file)), os.path.join(folder, file))
     return {"LD_LIBRARY_PATH": folder, "DCC_CACHE_DIR": os.environ.get("DCC_CACHE_DIR") or os.path.join(running.scratch(), "cache"), **more}
+
+
+def events_of(trace):
+    with open(trace) as file:
+        return [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
+
+
+def what_ran(event):
+    return (event["pid"], event["tid"], *(event["args"][name] for name in ("step", "run", "index")), event["name"])
 
 
 class CudaTest(unittest.TestCase):
@@ -222,6 +232,27 @@ class CudaTest(unittest.TestCase):
                 self.assertEqual([row["step"] for row in rows], [1, 2, 3])
                 self.assertEqual(sorted(name for name in os.listdir(saved) if name.startswith("step")), ["step-00000002", "step-00000003"])
 
+    def test_traces(self):
+        """They have the instructions that a trace of a CPU has, once each in order of their streams, change no number, and are shown next to the plan."""
+        for world, options, more in ((1, (), {}), (1, ("--no-graph",), {}), (2, (), {}), (2, (), {"DOUBLE_GPUS": "2"})):
+            with self.subTest(world=world, options=options, more=more):
+                plan = running.compile_plan(self.model, world, 3 * (world - 1), 2)
+                cpu, gpu = running.fresh(".json"), running.fresh(".json")
+                running.train(plan, self.model, world, STEPS, "--trace", cpu)
+                got = self.train(plan, world, *CUDA, *options, "--trace", gpu, **more)
+                self.assertEqual(got.numbers(), self.train(plan, world, *CUDA, *options, **more).numbers())
+                expected, events = events_of(cpu), events_of(gpu)
+                self.assertEqual([what_ran(event) for event in events], [what_ran(event) for event in expected])
+                for before, after in itertools.pairwise(events):
+                    if (before["pid"], before["tid"]) == (after["pid"], after["tid"]):
+                        self.assertGreaterEqual(after["ts"], before["ts"] + before["dur"] - 0.002)  # microseconds with three digits
+                kernels = [e["dur"] for e in events if e["name"] not in ("wait", "copy", "all_gather", "reduce_scatter", "all_reduce")]
+                self.assertGreater(min(kernels), 0)
+                page = running.fresh(".html")
+                running.run([os.path.join(running.BIN, "dcc"), "inspect", "--as=timeline", plan, gpu, "-o", page])
+                with open(page, encoding="utf-8") as file:
+                    self.assertIn(f'"whole_steps":{STEPS}', file.read())
+
     def test_what_is_missing_is_named(self):
         for world in (1, 2):
             with self.subTest(world=world):
@@ -259,7 +290,11 @@ class CudaTest(unittest.TestCase):
         self.refused(2, 83, "rank 1", DOUBLE_GPUS="2", DOUBLE_NCCL_ERROR="1:4:6")
 
     def test_what_is_not_there(self):
-        self.refused(1, 81, "DC6625", "--trace", running.fresh(".json"))
+        with self.assertRaises(running.CommandFailed) as caught:
+            recorded = ("--record-profile", running.fresh(".json"))
+            running.train(running.compile_plan(self.model, 1, 0), self.model, 1, 5, *CUDA, *recorded, environment=environment())
+        self.assertEqual(caught.exception.code, 81)
+        self.assertIn("DC6625", str(caught.exception))
         model = running.fresh(".pt2")
         export_train_step(Stretched(), (torch.randn(4, 2, 9),), model)
         with self.assertRaises(running.CommandFailed) as caught:

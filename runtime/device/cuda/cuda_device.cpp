@@ -114,6 +114,10 @@ class CudaTimestamp final : public Timestamp {
                   "the GPU does not say how long its work took: " +
                       device_.driver().explain(failed) + "; update the driver of this host's GPU");
   }
+  bool is_written() const override {
+    device_.use();
+    return device_.driver().query_event(handle_) != cuda::kNotReady;
+  }
 
  private:
   const CudaDevice& device_;

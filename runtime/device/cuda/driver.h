@@ -135,6 +135,7 @@ inline constexpr int kCaptureThreadLocal = 1;
   f(cuEventElapsedTime, elapsed_time,                                                             \
     (float* milliseconds, EventHandle begin, EventHandle end))                                    \
   f(cuEventSynchronize, synchronize_event, (EventHandle event))                                   \
+  f(cuEventQuery, query_event, (EventHandle event))                                               \
   f(cuModuleLoadData, load_module, (Module* module, const void* image))                           \
   f(cuModuleUnload, unload_module, (Module module))                                               \
   f(cuModuleGetFunction, get_function, (Function* function, Module module, const char* name))     \

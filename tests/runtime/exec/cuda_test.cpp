@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <map>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "runtime/exec/executor.h"
 #include "runtime/exec/trace.h"
@@ -355,32 +358,110 @@ TEST(CudaCopiesDeathTest, NeedNoNvrtc) {
       ::testing::ExitedWithCode(0), "");
 }
 
-TEST(CudaExecutor, RefusesToTimeWhatRunsOnAGpu) {
-  const RandomWork hand(1);
+// What runs of a plan, one after the other, left in a trace.
+struct Traced {
+  std::vector<exec::TraceEvent> events;
+  int64_t began_ns = 0, ended_ns = 0;  // by the host's clock
+};
+Traced traced(const HandPlan& hand, bool graphs, bool poison, const std::vector<int32_t>& runs) {
+  Traced all;
   comm::CommOptions options;
   options.device = *device::open_device(base::DeviceKind::Cuda);
   on_ranks(1, options, [&](comm::ProcessGroup& job, int) {
     auto slab = job.allocate(hand.plan.arena_bytes[0]);
     DC_ASSERT_OK(slab.status());
-    exec::TraceRecorder trace(hand.plan, 0, 100);
+    exec::TraceRecorder trace(hand.plan, 0, 10000);
     exec::ExecutorOptions with;
+    with.graphs = graphs;
+    with.poison = poison;
     with.trace = &trace;
-    const Status status = exec::Executor::prepare(hand.plan, job, *slab, with).status();
-    EXPECT_EQ(status.code(), "DC6625");
-    EXPECT_EQ(base::exit_code(status.kind()), 81);
+    const auto executor = exec::Executor::prepare(hand.plan, job, *slab, with);
+    DC_ASSERT_OK(executor.status());
+    all.began_ns = exec::TraceRecorder::now();
+    for (const int32_t program : runs) DC_ASSERT_OK((*executor)->run(program));
+    DC_ASSERT_OK((*executor)->finish());
+    all.ended_ns = exec::TraceRecorder::now();
+    all.events = trace.events();
   });
+  return all;
+}
+
+constexpr int64_t kRoundingNs = 1000;  // times come as single-precision milliseconds
+
+// Events of a stream follow each other, within the time in which they ran.
+void expect_in_order(const Traced& all, int32_t streams) {
+  std::vector<int64_t> reached(static_cast<size_t>(streams), all.began_ns - kRoundingNs);
+  for (const exec::TraceEvent& event : all.events) {
+    int64_t& end = reached[static_cast<size_t>(event.stream)];
+    EXPECT_GE(event.begin_ns, end);
+    EXPECT_GE(event.end_ns, event.begin_ns);
+    end = event.end_ns;
+  }
+  for (const int64_t end : reached) EXPECT_LE(end, all.ended_ns + kRoundingNs);
+}
+
+// Each instruction but signals once in each step, none that waits over before what it waits for.
+TEST(CudaTrace, HasEachInstructionWhenItRan) {
+  constexpr int32_t kSteps = 3;
+  for (const auto [graphs, poison] : {std::array{true, false}, {false, false}, {true, true}}) {
+    const RandomWork hand(5, true);
+    const std::vector<plan::Instruction>& instructions = hand.plan.programs[0].instructions;
+    const Traced all = traced(hand, graphs, poison, std::vector<int32_t>(kSteps, 0));
+    expect_in_order(all, kStreams);
+    for (int32_t step = 1; step <= kSteps; ++step) {
+      std::vector<int64_t> ends(instructions.size(), 0);
+      for (const exec::TraceEvent& event : all.events) {
+        if (event.step != step) continue;
+        EXPECT_EQ(std::exchange(ends[static_cast<size_t>(event.instruction)], event.end_ns), 0);
+        EXPECT_EQ(event.stream, instructions[static_cast<size_t>(event.instruction)].stream);
+      }
+      std::array<int64_t, kStreams> reached{};
+      std::map<int32_t, int64_t> signalled;  // by event: when all before its signal was over
+      for (size_t i = 0; i < instructions.size(); ++i) {
+        const plan::Instruction& in = instructions[i];
+        if (in.kind == plan::InstructionKind::Signal) {
+          EXPECT_EQ(ends[i], 0);
+          signalled[in.event] = reached[static_cast<size_t>(in.stream)];
+          continue;
+        }
+        EXPECT_GT(ends[i], 0) << i;
+        reached[static_cast<size_t>(in.stream)] = ends[i];
+        if (in.kind == plan::InstructionKind::Wait) {
+          EXPECT_GE(ends[i], signalled.at(in.event) - kRoundingNs) << i;
+        }
+      }
+    }
+  }
+}
+
+// Work that goes on into the next step is traced as it is without a trace: concurrent with it.
+TEST(CudaTrace, HasWhatGoesOnIntoTheNextStep) {
+  const CopyThatGoesOn hand;
+  const std::vector<int32_t> runs = {0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1};
+  for (const bool graphs : {false, true}) {
+    const Traced all = traced(hand, graphs, false, runs);
+    expect_in_order(all, 2);
+    std::map<int32_t, int> of_step;
+    for (const exec::TraceEvent& event : all.events) ++of_step[event.step];
+    EXPECT_EQ(of_step.size(), 6U);
+    for (const auto& [step, count] : of_step) EXPECT_EQ(count, 5) << step;
+  }
 }
 
 // Runs a plan twice while a call of the driver fails, and ends the process as the first run says;
 // with exit code 1 if the second says something else.
-void run_with_failing_call(const char* failure) {
+void run_with_failing_call(const char* failure, bool traces = false) {
   setenv("DOUBLE_FAIL", failure, 1);
   const RandomWork hand(1);
   comm::CommOptions options;
   options.device = *device::open_device(base::DeviceKind::Cuda);
   on_ranks(1, options, [&](comm::ProcessGroup& job, int) {
     auto slab = job.allocate(hand.plan.arena_bytes[0]);
-    const auto executor = exec::Executor::prepare(hand.plan, job, *slab, {});
+    exec::TraceRecorder trace(hand.plan, 0, 1000);
+    exec::ExecutorOptions with;
+    if (traces) with.trace = &trace;
+    const auto executor = exec::Executor::prepare(hand.plan, job, *slab, with);
+    if (traces) (void)(*executor)->run(0);
     const Status first = (*executor)->run(0), second = (*executor)->run(0);
     std::fputs(first.to_string().c_str(), stderr);
     std::_Exit(first.code() == second.code() ? base::exit_code(first.kind()) : 1);
@@ -391,6 +472,12 @@ TEST(CudaFailureDeathTest, ADriverThatRecordsNoGraphEndsTheRun) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(run_with_failing_call("cuGraphInstantiate:1:801"), ::testing::ExitedWithCode(69),
               "DC6147");
+}
+
+TEST(CudaFailureDeathTest, AGpuThatDoesNotSayItsTimesEndsATracedRun) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(run_with_failing_call("cuEventElapsedTime:1:801", true),
+              ::testing::ExitedWithCode(69), "DC6148");
 }
 
 // A failure of the GPU is the failure of the run, and stays; in another process.

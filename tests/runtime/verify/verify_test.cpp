@@ -269,6 +269,7 @@ const std::vector<Mutation>& mutations() {
       {"duration_of_a_wait", "DC3236", [](Plan& p) { p.programs[0].duration_ns[kWaitReduce] = 1; }, "duration of 1 ns"},
       {"duration_of_no_origin", "DC3236", [](Plan& p) { p.programs[0].duration_origins.assign(p.programs[0].duration_ns.size(), plan::kFigureOriginCount); }, "no known origin"},
       {"learned_negative", "DC3236", [](Plan& p) { p.prediction.learned_ns = -1; }, "prediction"},
+      {"library_memory_negative", "DC3236", [](Plan& p) { p.prediction.library_bytes = -1; }, "prediction"},
       {"durations_overflow", "DC3236", [](Plan& p) { p.programs[0].duration_ns[kMatmul] = std::numeric_limits<int64_t>::max(); }, "duration"},
   };
   return list;

@@ -31,17 +31,17 @@ constexpr const char* kCast = "dc.cast f32[8](1) -> bf16[8](1)";
 
 Measurements sample() {
   Measurements all;
-  all.machine = {
-      "A \"CPU\" \\ @ 2 GHz\n\xC3\xA4",
-      "dcc 0.1.0",
-      "local",
-      "dcrun -n",
-      8,
-      2,
-      3,
-      base::DeviceKind::Checked,
-      2,
-      base::GpuIdentity{"A \"GPU\"", "9.0", "13.0", 132, int64_t{80} << 30, 1'980'000, 0}};
+  all.machine = {"A \"CPU\" \\ @ 2 GHz\n\xC3\xA4",
+                 "dcc 0.1.0",
+                 "local",
+                 "dcrun -n",
+                 8,
+                 2,
+                 3,
+                 base::DeviceKind::Checked,
+                 2,
+                 base::GpuIdentity{"A \"GPU\"", "9.0", "13.0", 132, int64_t{80} << 30, 1'980'000, 0,
+                                   550 << 20}};
   all.model_digest = std::string(64, 'a');
   all.kernels = {{kernel(kProduct, base::Provider::Aten), {1500, 1400, 20, 9}, 4096},
                  {kernel(kProduct, base::Provider::Native), {1200, 1100, 20, 9}, 8192},
