@@ -174,6 +174,7 @@ TEST_P(NvrtcCompiles, KernelsOfTheModel) {
       {"cross_entropy.h", "CrossEntropy", "cross_entropy_gradients<float>"},
       {"cross_entropy.h", "CrossEntropy", "cross_entropy_gradients<scalar::BF16>"},
       {"logits.h", "LogitPart", "logit_powers<float>"},
+      {"logits.h", "LogitPart", "logit_powers_of_tiles<scalar::BF16>"},
       {"logits.h", "LogitPart", "logit_gradients<scalar::BF16>"},
       {"logits.h", "LogitLoss", "logit_total"},
       {"logits.h", "LogitLoss", "logit_rows"},
