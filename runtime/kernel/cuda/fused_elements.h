@@ -21,8 +21,9 @@ const char* lane_type(native::Lane lane);
 const char* fold_of(std::string_view overload);
 std::string converted(std::string_view type, const std::string& value);
 
-// Threads that fold one row, and rows or columns of packs of a block: those of kernels/reduce.h.
-inline constexpr int64_t kLanes = 32, kChunk = kElementsOfLane;
+// Columns of packs of a block, and elements of a row that a thread folds at once: those of
+// kernels/reduce.h.
+inline constexpr int64_t kLanes = kResultsOfBlock, kChunk = kElementsOfLane;
 
 class ElementWriter {
  public:
@@ -59,6 +60,8 @@ class ElementWriter {
   bool is_packed(size_t t) const { return pack_ > 1 && along_.back().strides[t] == 1; }
   std::string load(size_t operand) const;
   bool is_one_for_all(size_t operand) const;
+  // The part of a dim that the operand has; null if it has all.
+  const base::IndexRange* window(size_t operand) const;
   // Operands that are one element for all.
   std::string loads_of_one() const;
   Phase phase(size_t number) const;
@@ -98,7 +101,6 @@ class ElementWriter {
   bool has_index() const { return expression_.window_dim().has_value(); }
   std::set<base::IndexRange> ranges() const;
   static std::string is_in(const base::IndexRange& range);
-  const base::IndexRange* window(size_t operand) const;
   // Elements before the first one that an operand has.
   int64_t missing(size_t operand) const;
   // The place of the thread's element in an operand, from where its address is.

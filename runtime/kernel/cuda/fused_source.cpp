@@ -56,7 +56,7 @@ class Writer : ElementWriter {
 
   int64_t threads(int64_t parts) const {
     if (!has_reductions_) return columns() / pack_;
-    return parts > 0 ? column_groups() * parts * kBlockThreads : rows() * kLanes;
+    return parts > 0 ? column_groups() * parts * kBlockThreads : rows() * lanes();
   }
 
   std::string element_loop() const {
@@ -79,34 +79,48 @@ class Writer : ElementWriter {
     return text;
   }
 
+  // Threads of a row, and rows of a block.
+  int64_t lanes() const { return row_lanes(columns()); }
+  int64_t rows_of_block() const { return kBlockThreads / lanes(); }
   // Steps of a row: in each a thread has kChunk elements, as some packs.
-  int64_t steps() const { return (columns() + kLanes * kChunk - 1) / (kLanes * kChunk); }
+  int64_t steps() const { return (columns() + lanes() * kChunk - 1) / (lanes() * kChunk); }
 
   std::string parts() const { return std::to_string(kChunk / pack_); }
 
-  // Operands whose packs of a whole row a thread keeps, because several phases read them and each
-  // row has its own: as many registers as leave a multiprocessor room for some blocks.
+  bool has_rows(size_t operand) const {
+    const size_t t = tensors_.results.size() + operand;
+    return window(operand) != nullptr ||
+           std::ranges::any_of(
+               across_, [t](const native::Iteration::Dim& dim) { return dim.strides[t] != 0; });
+  }
+
+  // Operands whose packs of a whole row a thread reads before the first phase, and keeps: first
+  // those of each row that several phases read, then all that a later phase reads, so that it does
+  // not wait for them. As many registers as leave a multiprocessor room for some blocks.
   std::vector<bool> kept_operands(const std::vector<Phase>& phases) const {
-    std::vector<bool> kept(tensors_.operands.size());
-    int64_t bytes = 0;
+    constexpr int64_t kMostBytes = 384, kMostSteps = 16, kMostEarlyBytes = 128;
+    std::vector<bool> kept(tensors_.operands.size()), early(kept.size());
+    int64_t bytes = 0, early_bytes = 0;
     for (size_t i = 0; i < kept.size(); ++i) {
       const size_t t = tensors_.results.size() + i;
       const auto reads = [i](const Phase& phase) { return static_cast<bool>(phase.reads[i]); };
-      const bool has_rows = std::ranges::any_of(
-          across_, [t](const native::Iteration::Dim& dim) { return dim.strides[t] != 0; });
-      kept[i] = is_packed(t) && has_rows && std::ranges::count_if(phases, reads) > 1;
-      if (kept[i]) bytes += steps() * kChunk * base::byte_size(tensor(t).dtype);
+      if (!is_packed(t)) continue;
+      const int64_t own = steps() * kChunk * base::byte_size(tensor(t).dtype);
+      kept[i] = has_rows(i) && std::ranges::count_if(phases, reads) > 1;
+      early[i] = kept[i] || std::any_of(phases.begin() + 1, phases.end(), reads);
+      if (kept[i]) bytes += own;
+      if (early[i]) early_bytes += own;
     }
-    constexpr int64_t kMostBytes = 384, kMostSteps = 16;
+    if (early_bytes <= kMostEarlyBytes) return early;
     if (bytes > kMostBytes || steps() > kMostSteps) kept.assign(kept.size(), false);
     return kept;
   }
 
   // What is done for the packs of the steps from `step` on, u being how many of them are done.
   std::string for_steps(int64_t count, const std::string& what) const {
-    const std::string chunk = number(kChunk), lanes = number(kLanes * kChunk);
-    const bool is_whole =
-        columns() % (kLanes * kChunk) == 0 && rows() % 8 == 0 && steps() % count == 0;
+    const std::string chunk = number(kChunk), lanes = number(this->lanes() * kChunk);
+    const bool is_whole = columns() % (this->lanes() * kChunk) == 0 &&
+                          rows() % rows_of_block() == 0 && steps() % count == 0;
     std::string text = "#pragma unroll\nfor (int u = 0; u < " + std::to_string(count) +
                        "; ++u) {\n#pragma unroll\nfor (int part = 0; part < " + parts() +
                        "; ++part) {\n";
@@ -149,24 +163,21 @@ class Writer : ElementWriter {
     });
   }
 
-  // What the threads of a row make of their totals; all of them have it where it is read.
+  // What the threads of a row make of their totals; all of them have it.
   std::string end_of_fold(size_t reduction) const {
-    const std::string number = std::to_string(reduction), own = "t" + number;
     const DType dtype = expression_.operations[reduction].dtype;
-    const std::string lane = lane_type(native::lane_of(dtype)), type = element_type(dtype);
-    const bool reads = is_read(reduction);
-    std::string text;
-    if (reads) text += "__shared__ " + lane + " row_" + own + "[8];\n";
-    text +=
-        "{\nconst auto all = cuda::row_total<cuda::" + std::string(fold_of(overload(reduction))) +
-        ">(" + total(reduction) + ");\nif (lane == 0) {\nconst auto value = cuda::of_total<" +
-        type + ">(all, " + std::to_string(divisor(reduction)) + ");\n";
+    const std::string own = "t" + std::to_string(reduction), value = "value_" + own;
+    std::string text = "const auto " + value + " = cuda::of_total<" + element_type(dtype) +
+                       ">(cuda::row_total<cuda::" + fold_of(overload(reduction)) + ", " +
+                       std::to_string(lanes()) + ">(" + total(reduction) + "), " +
+                       std::to_string(divisor(reduction)) + ");\n";
     if (const auto result = result_of(reduction))
-      text += "if (exists) parameters.r" + std::to_string(*result) + "[" + offset(*result) +
-              "] = value;\n";
-    if (reads) text += "row_" + own + "[row] = " + converted(lane, "value") + ";\n";
-    text += "}\n}\n";
-    if (reads) text += "__syncthreads();\nconst " + lane + " " + own + " = row_" + own + "[row];\n";
+      text += "if (lane == 0 && exists) parameters.r" + std::to_string(*result) + "[" +
+              offset(*result) + "] = " + value + ";\n";
+    if (is_read(reduction)) {
+      const std::string lane = lane_type(native::lane_of(dtype));
+      text += "const " + lane + " " + own + " = " + converted(lane, value) + ";\n";
+    }
     return text;
   }
 
@@ -185,26 +196,37 @@ class Writer : ElementWriter {
     return text;
   }
 
+  // Reads the kept operands that each row has, or those that all rows share.
+  std::string early_loads(const std::vector<bool>& kept, bool of_rows) const {
+    std::string text, loads;
+    for (size_t i = 0; i < kept.size(); ++i) {
+      if (!kept[i] || has_rows(i) != of_rows) continue;
+      text += packs_of(i, steps());
+      loads += "packs_a" + std::to_string(i) + "[u][part] = " + pack_of(i) + ";\n";
+    }
+    if (loads.empty()) return "";
+    return text + "{\nconstexpr int step = 0;\n" +
+           (of_rows ? "" : "constexpr bool exists = true;\n") +
+           for_steps(steps(), (of_rows ? ranges_text() : "") + loads) + "}\n";
+  }
+
   // Folds as reduce_by_rows of kernels/reduce.h. A phase goes over the row once.
   std::string row_loop() const {
     const std::string all = number(rows());
     std::vector<Phase> phases;
     for (size_t i = 0; i < phases_.count; ++i) phases.push_back(phase(i));
     const std::vector<bool> kept = kept_operands(phases);
-    std::string text = declared("row", "threadIdx.x / 32") + declared("lane", "threadIdx.x % 32");
-    text += loads_of_one();
-    text += "for (" + index_ + " first = blockIdx.x * 8; first < " + all +
-            "; first += gridDim.x * 8) {\nconst bool exists = first + row < " + all + ";\n";
+    const std::string lanes = number(this->lanes()), block = number(rows_of_block());
+    std::string text =
+        declared("row", "threadIdx.x / " + lanes) + declared("lane", "threadIdx.x % " + lanes);
+    text += loads_of_one() + early_loads(kept, false);
+    text += "for (" + index_ + " first = blockIdx.x * " + block + "; first < " + all +
+            "; first += gridDim.x * " + block + ") {\nconst bool exists = first + row < " + all +
+            ";\n";
     text += coordinates(across_, "row", "(exists ? first + row : first)", 1);
-    std::string loads;
-    for (size_t i = 0; i < kept.size(); ++i) {
+    for (size_t i = 0; i < kept.size(); ++i)
       if (is_of_row(i)) text += load(i);
-      if (!kept[i]) continue;
-      text += packs_of(i, steps());
-      loads += "packs_a" + std::to_string(i) + "[u][part] = " + pack_of(i) + ";\n";
-    }
-    if (!loads.empty())
-      text += "{\nconstexpr int step = 0;\n" + for_steps(steps(), ranges_text() + loads) + "}\n";
+    text += early_loads(kept, true);
     text += for_each_reduced([](size_t i, const std::string& type, const std::string& fold) {
       return type + " " + total(i) + " = " + fold + "::neutral<" + type + ">();\n";
     });
@@ -215,8 +237,10 @@ class Writer : ElementWriter {
     return text + rows_before(phases.size()) + "}\n";
   }
 
-  // As reduce_parts_by_columns of kernels/reduce.h, a pack of columns for each thread.
+  // As reduce_parts_by_columns of kernels/reduce.h, a pack of columns for each thread. Loads of
+  // eight terms wait together.
   std::string column_loop(int64_t parts) const {
+    constexpr int64_t kTermLanes = kBlockThreads / kLanes;
     const int64_t terms = (rows() + parts - 1) / parts;
     const std::string groups = number(column_groups()), packs = std::to_string(pack_);
     std::string text =
@@ -236,16 +260,21 @@ class Writer : ElementWriter {
     text += declared("begin", "part * " + number(terms));
     text += declared("end", "begin + " + number(terms) + " < " + number(rows()) + " ? begin + " +
                                 number(terms) + " : " + number(rows()));
-    text += "#pragma unroll 4\nfor (" + index_ +
-            " term = begin + lane; exists && term < end; term += 8) {\n" +
-            coordinates(across_, "row", "term", 1) + pack_of_elements(phase(0)) + "}\n";
+    const bool is_whole = columns() % (kLanes * pack_) == 0 && rows() % (parts * kTermLanes) == 0;
+    text += "#pragma unroll 8\nfor (" + index_ + " u = 0; u < " +
+            number((terms + kTermLanes - 1) / kTermLanes) + "; ++u) {\n";
+    text += declared("term", "begin + lane + u * " + number(kTermLanes));
+    text += is_whole ? "{\n" : "if (exists && term < end) {\n";
+    text += coordinates(across_, "row", "term", 1) + pack_of_elements(phase(0)) + "}\n}\n";
     size_t number_of = 0;
     text += for_each_reduced([&](size_t i, const std::string& type, const std::string& fold) {
       const int64_t begin = static_cast<int64_t>(number_of++) * parts;
-      return "for (int k = 0; k < " + packs + "; ++k) {\nconst auto all = cuda::lanes_total<" +
-             fold + ">(" + total(i) + "[k]);\nif (lane == 0 && exists) static_cast<" + type +
-             "*>(parameters.totals)[(" + std::to_string(begin) + "l + part) * " +
-             std::to_string(columns()) + "l + i * " + packs + " + k] = all;\n}\n";
+      return "cuda::for_each_column<" + fold + ">(" + total(i) +
+             ", [&](uint32_t other, uint32_t k, " + type + " all) {\nconst " + index_ +
+             " of_block = block % " + groups + " * 32 + other;\nif (of_block < " +
+             number(columns() / pack_) + ") static_cast<" + type + "*>(parameters.totals)[(" +
+             std::to_string(begin) + "l + part) * " + std::to_string(columns()) +
+             "l + of_block * " + packs + " + k] = all;\n});\n";
     });
     return text + "}\n";
   }

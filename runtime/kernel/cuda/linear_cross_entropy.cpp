@@ -120,7 +120,13 @@ class OutputLayerMaker {
     return static_cast<unsigned>(std::min<int64_t>(part.rows, INT32_MAX));
   }
   Status add_powers(const LogitPart& part) {
-    return add("logit_powers", blocks_of(part), part, {layer_.dtype});
+    const auto is_whole = [](const void* at) { return reinterpret_cast<uintptr_t>(at) % 16 == 0; };
+    if (element() != 2 || part.classes != kRowTile || !is_whole(part.logits) ||
+        !is_whole(part.more_logits))
+      return add("logit_powers", blocks_of(part), part, {layer_.dtype});
+    constexpr unsigned kRows = kBlockThreads / 32;  // of a block
+    return add("logit_powers_of_tiles", (blocks_of(part) + kRows - 1) / kRows, part,
+               {layer_.dtype});
   }
   Status add_gradients(const LogitPart& part) {
     return add("logit_gradients", blocks_of(part), part, {layer_.dtype});

@@ -55,9 +55,11 @@ Fold read_fold(Call& call, size_t result) {
   return make_fold(call, call.tensor("self"), call.output(result), call.integers("dim"));
 }
 
-// The text of a kernel `how` of such element types; `of_totals`: of what was folded in part.
+// The text of a kernel `how` of such element types; `of_totals`: of what was folded in part;
+// `lanes`: threads of a row, or 0 for kernels that do not ask.
 KernelSource fold_source(const std::string& how, const std::string& kind, base::DType from,
-                         base::DType to, const char* parameters, bool of_totals = false) {
+                         base::DType to, const char* parameters, bool of_totals = false,
+                         int64_t lanes = 0) {
   const std::string result = element_type(to);
   std::string term = element_type(from), name = "dc_" + how + "_" + kind;
   if (of_totals) {
@@ -65,24 +67,30 @@ KernelSource fold_source(const std::string& how, const std::string& kind, base::
     name += "_total";
   }
   for (const base::DType dtype : {from, to}) name.append("_").append(base::name(dtype));
-  return source_of(name, "reduce.h", parameters,
-                   how + "<" + term + ", " + result + ", " + kind + ">");
+  std::string arguments = term + ", " + result + ", " + kind;
+  if (lanes > 0) {
+    name += "_" + std::to_string(lanes);
+    arguments += ", " + std::to_string(lanes);
+  }
+  return source_of(name, "reduce.h", parameters, how + "<" + arguments + ">");
 }
 
 // Threads of a block that make one result.
-int64_t threads_of(How how) {
-  constexpr int64_t kLanes = 32;
-  if (how == How::ByBlocks) return kBlockThreads;
-  return how == How::ByRows ? kLanes : kBlockThreads / kResultsOfBlock;
+constexpr int64_t kThreadsOfColumn = kBlockThreads / kResultsOfBlock;
+int64_t threads_of(const Fold& fold) {
+  if (fold.how == How::ByBlocks) return kBlockThreads;
+  return fold.how == How::ByRows ? row_lanes(fold.parameters.folded.count) : kThreadsOfColumn;
 }
 
 Result<Launch> fold_launch(Workshop& workshop, const Fold& fold, const std::string& kind) {
+  const int64_t threads = threads_of(fold);
+  const bool is_by_rows = fold.how == How::ByRows;
   const std::string how = fold.how == How::ByBlocks ? "reduce_by_blocks"
-                          : fold.how == How::ByRows ? "reduce_by_rows"
+                          : is_by_rows              ? "reduce_by_rows"
                                                     : "reduce_by_columns";
-  return workshop.launch(fold_source(how, kind, fold.from, fold.to, "Reduce"),
-                         workshop.blocks_for(fold.parameters.kept.count * threads_of(fold.how)),
-                         fold.parameters);
+  return workshop.launch(
+      fold_source(how, kind, fold.from, fold.to, "Reduce", false, is_by_rows ? threads : 0),
+      workshop.blocks_for(fold.parameters.kept.count * threads), fold.parameters);
 }
 
 // A kernel of the parts' totals and one that folds these.
@@ -98,7 +106,7 @@ base::Status add_parts(Workshop& workshop, const Fold& fold, const BoundTensor& 
       Launch launch,
       workshop.launch(
           fold_source("reduce_parts_by_columns", kind, fold.from, fold.to, "ReduceParts"),
-          workshop.blocks_for(of.kept.count * parts * threads_of(How::ByColumns)), first));
+          workshop.blocks_for(of.kept.count * parts * kThreadsOfColumn), first));
   launches.push_back(std::move(launch));
   DC_ASSIGN_OR_RETURN(launch, totals_launch(workshop, {totals, parts, kind, fold.from, &result,
                                                        &of.kept, of.divisor}));
@@ -262,7 +270,7 @@ Result<Launch> totals_launch(Workshop& workshop, const Totals& totals) {
   fold.folded = {totals.parts, 1, {totals.parts}, {{fold.kept.count}}};
   return workshop.launch(
       fold_source("reduce_by_columns", totals.fold, totals.from, totals.to->dtype, "Reduce", true),
-      workshop.blocks_for(fold.kept.count * threads_of(How::ByColumns)), fold);
+      workshop.blocks_for(fold.kept.count * kThreadsOfColumn), fold);
 }
 
 std::span<const ModelKernelRow> reduce_kernels() { return kReduceRows; }

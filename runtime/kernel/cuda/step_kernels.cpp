@@ -78,8 +78,10 @@ Made dropout_kernel(Workshop& workshop, Call& call, int32_t) {
                                  o.x.count, o.op, o.threshold, o.scale});
 }
 
-Dense counted_range(const native::SquareSumOperands& o) {
-  return {o.g.address() + o.counted.first * base::byte_size(o.g.dtype), o.g.dtype, o.counted.count};
+// Whether packs of elements may begin where the counted range does.
+bool in_packs(const native::SquareSumOperands& o) {
+  const std::byte* const first = o.g.address() + o.counted.first * base::byte_size(o.g.dtype);
+  return reinterpret_cast<uintptr_t>(first) % 16 == 0;
 }
 
 Made square_sum_kernel(Workshop& workshop, Call& call, int32_t stream) {
@@ -88,14 +90,15 @@ Made square_sum_kernel(Workshop& workshop, Call& call, int32_t stream) {
   DC_ASSIGN_OR_RETURN(std::byte* const parts,
                       workshop.scratch(stream, int64_t{2 * sizeof(double)} * kSquareSumBlocks));
   DC_ASSIGN_OR_RETURN(unsigned* const done, workshop.block_counter(stream));
-  const int64_t most = std::max((o.counted.count + 3) / 4, o.checked.count - o.counted.count);
+  const int64_t most = std::max<int64_t>((o.counted.count + kSquareSumPack - 1) / kSquareSumPack,
+                                         o.checked.count - o.counted.count);
   const auto blocks = static_cast<unsigned>(
       std::clamp<int64_t>((most + kBlockThreads - 1) / kBlockThreads, 1, kSquareSumBlocks));
   return workshop.kernel(
       source_for({o.g.dtype}, "dc_square_sum", "sums.h", "SquareSum", "square_sum"), blocks,
       SquareSum{o.g.data, at<const double>(o.hyperparameters), o.counted.first, o.counted.count,
-                o.checked.first, o.checked.count, in_fours({counted_range(o)}),
-                reinterpret_cast<double*>(parts), done, at<double>(o.row) + o.cell});
+                o.checked.first, o.checked.count, in_packs(o), reinterpret_cast<double*>(parts),
+                done, at<double>(o.row) + o.cell});
 }
 
 Made add_loss_kernel(Workshop& workshop, Call& call, int32_t) {

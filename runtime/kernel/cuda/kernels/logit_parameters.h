@@ -1,9 +1,15 @@
 // The parameters of the kernels of logits.h, for those who launch them too.
 #pragma once
 
+#include "runtime/kernel/cuda/block.h"
 #include "runtime/kernel/cuda/kernels/walk.h"
 
 namespace dc::runtime::kernel::cuda {
+
+// Elements of a row that a block has at once: a thread reads 8 neighbours, where they lie on 16
+// bytes.
+inline constexpr int kRowPack = 8;
+inline constexpr int64_t kRowTile = int64_t{kRowPack} * kBlockThreads;
 
 // Of the classes of one part of a row.
 struct LogitPowers {

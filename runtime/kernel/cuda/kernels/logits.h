@@ -15,10 +15,6 @@ inline const T* logits_of_row(const LogitPart& part, int64_t row) {
              : static_cast<const T*>(part.more_logits) + (row - part.rows_in_first) * part.classes;
 }
 
-// Elements of a row that a block has at once: a thread reads 8 neighbours, where they lie on 16
-// bytes.
-inline constexpr int kRowPack = 8;
-inline constexpr int64_t kRowTile = int64_t{kRowPack} * kBlockThreads;
 template <typename T>
 inline bool in_packs(const T* row, int64_t count) {
   return count % kRowPack == 0 && scalar::bit_cast<scalar::uint64_t>(row) % 16 == 0;
@@ -44,6 +40,15 @@ inline void exponentials(float (&x)[kCount]) {
   } else {
     for (int k = 0; k < kCount; ++k) x[k] = scalar::math::exp(x[k]);
   }
+}
+
+// What a part leaves of a row; one thread calls it.
+template <typename T>
+inline void leave_powers(const LogitPart& parameters, int64_t row, const T* logits, double sum,
+                         float largest) {
+  parameters.powers[row] = {sum, largest};
+  const int64_t place = parameters.targets[row] - parameters.first_class;
+  if (place >= 0 && place < parameters.classes) parameters.own[row] = scalar::load(logits[place]);
 }
 
 // A block takes a row. Thread t adds the exponentials of logits t, t + kBlockThreads, ... in order.
@@ -77,10 +82,55 @@ inline void logit_powers(const LogitPart& parameters) {
         if (exists(k)) sum += static_cast<double>(powers[k]);
     }
     sum = block_sum(sum);
-    if (threadIdx.x != 0) continue;
-    parameters.powers[row] = {sum, largest};
-    const int64_t place = parameters.targets[row] - parameters.first_class;
-    if (place >= 0 && place < classes) parameters.own[row] = scalar::load(logits[place]);
+    if (threadIdx.x == 0) leave_powers(parameters, row, logits, sum, largest);
+  }
+}
+
+// The same for rows of exactly a tile that lie on 16 bytes, of a 16-bit type (a block's fit its
+// shared memory), a warp for each, which need no barriers of blocks: a thread adds for threads
+// lane, lane + 32 ... of a block, then as block_sum does.
+template <typename T>
+inline void logit_powers_of_tiles(const LogitPart& parameters) {
+  constexpr unsigned kWarp = 32, kWarps = kBlockThreads / kWarp;
+  constexpr int kPacks = kRowTile / (kRowPack * kWarp);
+  static_assert(kWarps == 8 && sizeof(T) == 2);
+  __shared__ Pack<T, kRowPack> tiles[kWarps][kBlockThreads];
+  const unsigned warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  T* const staged = reinterpret_cast<T*>(tiles[warp]);
+  for (int64_t row = int64_t{blockIdx.x} * kWarps + warp; row < parameters.rows;
+       row += int64_t{gridDim.x} * kWarps) {
+    const T* logits = logits_of_row<T>(parameters, row);
+    float largest = minus_infinity<float>();
+    Pack<T, kRowPack> packs[kPacks];
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p)
+      packs[p] = load_pack<kRowPack>(logits + kRowPack * (lane + p * kWarp));
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) {
+#pragma unroll
+      for (int k = 0; k < kRowPack; ++k) largest = larger(largest, scalar::load(packs[p].at[k]));
+      store_pack(staged + kRowPack * (lane + p * kWarp), packs[p]);
+    }
+    for (unsigned half = kWarp / 2; half > 0; half /= 2)
+      largest = larger(largest, exchange(largest, half));
+    meet_warp();
+    double sums[kWarps];
+#pragma unroll
+    for (unsigned t = 0; t < kWarps; ++t) {
+      float powers[kRowPack];
+#pragma unroll
+      for (int k = 0; k < kRowPack; ++k)
+        powers[k] = scalar::load(staged[lane + t * kWarp + k * kBlockThreads]) - largest;
+      exponentials(powers);
+      sums[t] = 0;
+#pragma unroll
+      for (int k = 0; k < kRowPack; ++k) sums[t] += static_cast<double>(powers[k]);
+    }
+    double sum =
+        ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+    for (unsigned half = kWarp / 2; half > 0; half /= 2) sum += exchange(sum, half);
+    meet_warp();
+    if (lane == 0) leave_powers(parameters, row, logits, sum, largest);
   }
 }
 

@@ -43,16 +43,16 @@ struct Dropout {
 };
 
 // A sum of squares of a scaled gradient. The order of its terms depends on no GPU:
-// elements 4 i to 4 i + 3 of the counted range belong to lane i % (kSquareSumBlocks *
+// elements 8 i to 8 i + 7 of the counted range belong to lane i % (kSquareSumBlocks *
 // kBlockThreads), whose elements are added in order, in f64; lanes of one block are added as a tree
 // over halves, then so the blocks.
-inline constexpr unsigned kSquareSumBlocks = 512;
+inline constexpr unsigned kSquareSumBlocks = 512, kSquareSumPack = 8;
 struct SquareSum {
   const void* g;  // of the element type that the kernel is for
   const double* hyperparameters;
   // Elements that count, and around them those that must be finite.
   int64_t counted_first, counted_count, checked_first, checked_count;
-  bool in_fours;   // the counted range begins where four elements may
+  bool in_packs;   // the counted range begins on 16 bytes
   double* parts;   // of each block: the sum, and that of the others
   unsigned* done;  // blocks that have left theirs; 0 before and after
   double* cell;

@@ -133,40 +133,54 @@ inline void reduce_by_blocks(const Reduce& parameters) {
   }
 }
 
-// What the 32 threads of a row have, folded in their order; in the first of them.
-template <typename Fold, typename A>
+// What the kLanes threads of a row have, for each of them: a tree over halves of a warp, then one
+// over halves of the row's warps.
+template <typename Fold, unsigned kLanes, typename A>
 inline A row_total(A total) {
-  constexpr unsigned kLanes = 32;
-  __shared__ A totals[kBlockThreads / kLanes][kLanes + 1];
-  A* const own = totals[threadIdx.x / kLanes];
-  own[threadIdx.x % kLanes] = total;
-  __syncthreads();
-  if (threadIdx.x % kLanes == 0)
-    for (unsigned l = 1; l < kLanes; ++l) total = Fold::join(total, own[l]);
-  __syncthreads();
-  return total;
+  constexpr unsigned kWarp = 32, kWarps = kLanes / kWarp;
+  for (unsigned half = kWarp / 2; half > 0; half /= 2)
+    total = Fold::join(total, exchange(total, half));
+  if constexpr (kWarps == 1) {
+    return exchange(total, threadIdx.x % kWarp);  // the first one's
+  } else {
+    __shared__ A of_warps[kBlockThreads / kWarp];
+    if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = total;
+    __syncthreads();
+    A all[kWarps];
+    for (unsigned w = 0; w < kWarps; ++w) all[w] = of_warps[threadIdx.x / kLanes * kWarps + w];
+    __syncthreads();
+    for (unsigned half = kWarps / 2; half > 0; half /= 2)
+      for (unsigned w = 0; w < half; ++w) all[w] = Fold::join(all[w], all[w + half]);
+    return all[0];
+  }
 }
-// The same of the kBlockThreads / kResultsOfBlock threads of a column, whose lanes are
-// kResultsOfBlock threads apart.
-template <typename Fold, typename A>
-inline A lanes_total(A total) {
-  __shared__ A totals[kBlockThreads];
-  totals[threadIdx.x] = total;
+// What the kBlockThreads / kResultsOfBlock threads of a column have, whose lanes are
+// kResultsOfBlock threads apart, folded in order: put(k, total) for each of the thread's kCount
+// columns, in some thread, which is told which thread's columns it has.
+template <typename Fold, int kCount, typename A, typename Put>
+inline void for_each_column(const A (&totals)[kCount], Put put) {
+  constexpr unsigned kColumns = kResultsOfBlock, kLanes = kBlockThreads / kColumns;
+  constexpr unsigned kPitch = kColumns + 4;  // so that neither writes nor reads wait for banks
+  __shared__ A all[kLanes][kCount * kPitch];
+  const unsigned thread = threadIdx.x;
+  for (int k = 0; k < kCount; ++k)
+    all[thread / kColumns][k * kPitch + thread % kColumns] = totals[k];
   __syncthreads();
-  if (threadIdx.x < kResultsOfBlock)
-    for (unsigned l = threadIdx.x + kResultsOfBlock; l < kBlockThreads; l += kResultsOfBlock)
-      total = Fold::join(total, totals[l]);
+  if (thread < kCount * kColumns) {
+    const unsigned k = thread % kCount, column = thread / kCount, place = k * kPitch + column;
+    A total = all[0][place];
+    for (unsigned l = 1; l < kLanes; ++l) total = Fold::join(total, all[l][place]);
+    put(column, k, total);
+  }
   __syncthreads();
-  return total;
 }
-
-// For results whose elements lie next to each other: 32 threads make one, 8 results a block. Lane l
-// folds kElementsOfLane neighbours from l * kElementsOfLane on, then those of 32 lanes further, in
-// order; then the lanes are folded in order.
-template <typename From, typename To, typename Fold>
+// For results whose elements lie next to each other: kLanes threads make one. Lane l folds
+// kElementsOfLane neighbours from l * kElementsOfLane on, then those of kLanes lanes further, in
+// order; then the lanes are folded as row_total says.
+template <typename From, typename To, typename Fold, int64_t kLanes>
 inline void reduce_by_rows(const Reduce& parameters) {
   using A = Total<From, To>;
-  constexpr int64_t kLanes = 32, kRows = kBlockThreads / kLanes, kChunk = kElementsOfLane;
+  constexpr int64_t kRows = kBlockThreads / kLanes, kChunk = kElementsOfLane;
   const int64_t row = threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
   const int64_t count = parameters.folded.count;
   for (int64_t first = int64_t{blockIdx.x} * kRows; first < parameters.kept.count;
@@ -187,13 +201,13 @@ inline void reduce_by_rows(const Reduce& parameters) {
         for (int64_t k = at; k < at + kChunk && k < count; ++k) add(from[k]);
       }
     }
-    total = row_total<Fold>(total);
+    total = row_total<Fold, kLanes>(total);
     if (lane == 0 && exists) terms.put(total);
   }
 }
 
 // The total of the terms begin + l, begin + l + lanes ... before `end` of a result, for a thread of
-// lane l, folded in order.
+// lane l, folded in order. All lanes of a result are folded by for_each_column.
 template <typename From, typename To, typename Fold>
 inline Total<From, To> column_total(const Terms<From, To>& terms, bool exists, int64_t begin,
                                     int64_t end) {
@@ -203,7 +217,7 @@ inline Total<From, To> column_total(const Terms<From, To>& terms, bool exists, i
 #pragma unroll 4
   for (int64_t term = begin + threadIdx.x / kResultsOfBlock; exists && term < end; term += kLanes)
     total = Fold::join(total, Fold::of(terms.at(term)));
-  return lanes_total<Fold>(total);
+  return total;
 }
 
 // A block makes kResultsOfBlock neighbouring results, for results whose elements are neighbours of
@@ -216,8 +230,11 @@ inline void reduce_by_columns(const Reduce& parameters) {
     const int64_t result = first + column;
     const bool exists = result < parameters.kept.count;
     const Terms<From, To> terms(parameters, exists ? result : first);
-    const auto total = column_total<From, To, Fold>(terms, exists, 0, parameters.folded.count);
-    if (threadIdx.x < kResultsOfBlock && exists) terms.put(total);
+    const Total<From, To> own[] = {
+        column_total<From, To, Fold>(terms, exists, 0, parameters.folded.count)};
+    for_each_column<Fold>(own, [&](unsigned, unsigned, auto total) {
+      if (exists) terms.put(total);  // of this thread's own column
+    });
   }
 }
 
@@ -233,8 +250,10 @@ inline void reduce_parts_by_columns(const ReduceParts& parameters) {
     const Terms<From, To> terms(parameters.of, exists ? result : 0);
     const int64_t begin = part * parameters.terms_of_part, all = begin + parameters.terms_of_part;
     const int64_t end = all < parameters.of.folded.count ? all : parameters.of.folded.count;
-    const auto total = column_total<From, To, Fold>(terms, exists, begin, end);
-    if (threadIdx.x < kResultsOfBlock && exists) totals[part * results + result] = total;
+    const Total<From, To> own[] = {column_total<From, To, Fold>(terms, exists, begin, end)};
+    for_each_column<Fold>(own, [&](unsigned, unsigned, auto total) {
+      if (exists) totals[part * results + result] = total;  // of this thread's own column
+    });
   }
 }
 

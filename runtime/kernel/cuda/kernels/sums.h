@@ -27,36 +27,44 @@ inline bool is_last_block(const SquareSum& parameters, double sum, double others
 template <typename G>
 inline void square_sum(const SquareSum& parameters) {
   constexpr int64_t kLanes = int64_t{kSquareSumBlocks} * kBlockThreads;
-  constexpr int kFours = 4;  // whose reads do not wait for each other
+  constexpr int kPack = kSquareSumPack, kPacks = 4;  // whose reads do not wait for each other
   const auto lane = first_element<int64_t>();
   const auto scale = static_cast<float>(parameters.hyperparameters[base::kHyperGradScale]);
-  const auto square = [&](G element) {
+  // A product of two f32 is exact in f64, so the sum is rounded once either way.
+  const auto add_square = [&](double& to, G element) {
     const auto x = static_cast<double>(static_cast<float>(scalar::load(element)) * scale);
-    return x * x;
+    to = scalar::fma(x, x, to);
   };
   double sum = 0, others = 0;
   const G* counted = static_cast<const G*>(parameters.g) + parameters.counted_first;
-  const int64_t count = parameters.counted_count, fours = count / 4;
-  int64_t four = lane;
-  if (parameters.in_fours) {
-    for (; four + (kFours - 1) * kLanes < fours; four += kFours * kLanes) {
-      Pack<G, 4> read[kFours];
-      for (int k = 0; k < kFours; ++k) read[k] = load_pack<4>(counted + 4 * (four + k * kLanes));
-      for (int k = 0; k < kFours; ++k) {
-        for (int j = 0; j < 4; ++j) sum += square(read[k].at[j]);
+  const int64_t count = parameters.counted_count, packs = count / kPack;
+  int64_t at = lane;
+  if (parameters.in_packs) {
+    for (; at + (kPacks - 1) * kLanes < packs; at += kPacks * kLanes) {
+      Pack<G, kPack> read[kPacks];
+      for (int k = 0; k < kPacks; ++k)
+        read[k] = load_pack<kPack>(counted + kPack * (at + k * kLanes));
+      for (int k = 0; k < kPacks; ++k) {
+        for (int j = 0; j < kPack; ++j) add_square(sum, read[k].at[j]);
       }
     }
+    for (; at < packs; at += kLanes) {
+      const auto read = load_pack<kPack>(counted + kPack * at);
+      for (int j = 0; j < kPack; ++j) add_square(sum, read.at[j]);
+    }
   }
-  for (; 4 * four < count; four += kLanes) {
-    for (int64_t i = 4 * four; i < count && i < 4 * four + 4; ++i) sum += square(counted[i]);
+  for (; kPack * at < count; at += kLanes) {
+    for (int64_t i = kPack * at; i < count && i < kPack * (at + 1); ++i)
+      add_square(sum, counted[i]);
   }
   // Of these only whether all are finite counts.
   const int64_t skipped = parameters.counted_first - parameters.checked_first;
   const G* checked = static_cast<const G*>(parameters.g) + parameters.checked_first;
+  const bool has_others = parameters.checked_count > count;
   for (int64_t i = lane; i < parameters.checked_count - count; i += kLanes)
-    others += square(checked[i < skipped ? i : i + count]);
+    add_square(others, checked[i < skipped ? i : i + count]);
   sum = block_sum(sum);
-  if (parameters.checked_count > count) others = block_sum(others);
+  if (has_others) others = block_sum(others);
   if (gridDim.x > 1) {
     if (!is_last_block(parameters, sum, others)) return;
     sum = others = 0;
@@ -65,7 +73,7 @@ inline void square_sum(const SquareSum& parameters) {
       others += parameters.parts[2 * block + 1];
     }
     sum = block_sum(sum);
-    others = block_sum(others);
+    if (has_others) others = block_sum(others);
   }
   if (threadIdx.x == 0) *parameters.cell = scalar::is_finite(others) ? sum : sum + others;
 }

@@ -75,6 +75,12 @@ inline float exchange(float own, unsigned bits) { return __shfl_xor_sync(0xfffff
 inline double exchange(double own, unsigned bits) {
   return __shfl_xor_sync(0xffffffffu, own, bits);
 }
+inline scalar::int64_t exchange(scalar::int64_t own, unsigned bits) {
+  return __shfl_xor_sync(0xffffffffu, own, bits);
+}
+
+// Waits for the warp's other threads, and for what they have written.
+inline void meet_warp() { __syncwarp(); }
 
 // 2^x within 2 units in the last place; what would be subnormal is 0.
 inline float exp2_fast(float x) {

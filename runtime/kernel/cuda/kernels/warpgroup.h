@@ -145,7 +145,6 @@ inline void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(kRegisters));
 }
 
-inline void meet_warp() { __syncwarp(); }
 // Barriers 1 to 15 of the block, for kThreads of its threads: the first waits until all have come.
 template <int kThreads>
 inline void meet(int barrier) {

@@ -224,7 +224,7 @@ void PrintTo(const FoldCase& one, std::ostream* out) { *out << one.text; }
 class CudaFusedFolds : public ::testing::TestWithParam<FoldCase> {};
 
 // A fused kernel's reduction and the kernel of the operator after one without: rows and columns,
-// packs and none, columns in one part and in several.
+// packs and none, few threads for a row and many, columns in one part and in several.
 TEST_P(CudaFusedFolds, GiveTheBitsOfKernelsApart) {
   const FoldCase& each = GetParam();
   const Expression whole = *Expression::parse(each.text);
@@ -275,14 +275,15 @@ constexpr const char* kColumns =
     "t0:bf16=neg.default(self=a0);t1:bf16=sum.dim_IntList(self=t0,dim=[0,1]);->t0,t1";
 constexpr const char* kLargest =
     "t0:f32=sub.Tensor(self=a1,other=a0);t1:f32=amax.default(self=t0,dim=[0]);->t1";
-INSTANTIATE_TEST_SUITE_P(Shapes, CudaFusedFolds,
-                         ::testing::Values(FoldCase{kSums, {19, 2072}, {1}},
-                                           FoldCase{kSums, {300, 40}, {1}},
-                                           FoldCase{kSums, {9, 333}, {1}},
-                                           FoldCase{kMeans, {3, 5, 1024}, {2}},
-                                           FoldCase{kColumns, {4, 130, 72}, {0, 1}},
-                                           FoldCase{kColumns, {2, 20, 333}, {0, 1}},
-                                           FoldCase{kLargest, {700, 64}, {0}}));
+constexpr const char* kLargestOfRow =
+    "t0:f32=sub.Tensor(self=a1,other=a0);t1:f32=amax.default(self=t0,dim=[1]);->t1";
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, CudaFusedFolds,
+    ::testing::Values(FoldCase{kSums, {19, 2072}, {1}}, FoldCase{kSums, {300, 40}, {1}},
+                      FoldCase{kSums, {7, 2048}, {1}}, FoldCase{kSums, {9, 333}, {1}},
+                      FoldCase{kMeans, {3, 5, 1024}, {2}}, FoldCase{kColumns, {4, 130, 72}, {0, 1}},
+                      FoldCase{kColumns, {2, 20, 333}, {0, 1}}, FoldCase{kLargest, {700, 64}, {0}},
+                      FoldCase{kLargestOfRow, {5, 4104}, {1}}));
 
 // Expressions that read row values next to the kernels of their operations, on the double: rows
 // with packs and without, a row of several steps, rows that a thread keeps and longer ones.

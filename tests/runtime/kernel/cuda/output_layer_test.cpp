@@ -42,8 +42,10 @@ void expect_layer_of_cpu(const Case& c, DType dtype, int64_t reduction, bool has
 }
 
 TEST(CudaOutputLayer, GivesLossAndGradientsOfTheCpu) {
-  const Case cases[] = {{6, 10, 4, {6, 10}},   {6, 10, 4, {4, 10}},  {7, 10, 8, {7, 4}},
-                        {40, 33, 8, {16, 33}}, {40, 33, 8, {40, 9}}, {1, 3, 2, {1, 3}}};
+  // In the last, rows of 2048 logits are a warp's and those of 152 a block's.
+  const Case cases[] = {{6, 10, 4, {6, 10}},    {6, 10, 4, {4, 10}},  {7, 10, 8, {7, 4}},
+                        {40, 33, 8, {16, 33}},  {40, 33, 8, {40, 9}}, {1, 3, 2, {1, 3}},
+                        {9, 2200, 4, {9, 2048}}};
   for (const Case& c : cases)
     for (const DType dtype : {DType::F32, DType::BF16})
       for (const int64_t reduction : {1, 2})

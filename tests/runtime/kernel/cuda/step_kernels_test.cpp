@@ -219,7 +219,7 @@ double ordered_square_sum(const float* g, int64_t n, float scale = 1) {
   std::vector<double> lanes(kThreads * kBlocks, 0);
   for (int64_t i = 0; i < n; ++i) {
     const double x = g[i] * scale;
-    lanes[static_cast<size_t>(i / 4) % lanes.size()] += x * x;
+    lanes[static_cast<size_t>(i / 8) % lanes.size()] += x * x;
   }
   const auto tree = [](double* values) {
     for (size_t half = kThreads / 2; half > 0; half /= 2)
