@@ -138,11 +138,10 @@ NodeId make_product(Graph& graph, const Sum& sum) {
   const TensorType type = graph.value(result).type;
   const std::string name = *graph.value(graph.node(sum.addition).results[0]).name;
   if (sum.in_place)
-    return graph
-        .value(build.make_in_place(OpKind::AddProduct, {sum.added, left, right}, name))
+    return graph.value(build.make_in_place(OpKind::AddProduct, {sum.added, left, right}, name))
         .producer;
-  const ValueId added = in_shape(graph, build, sum.added, type.shape,
-                                 *graph.value(sum.added).name + ".rows");
+  const ValueId added =
+      in_shape(graph, build, sum.added, type.shape, *graph.value(sum.added).name + ".rows");
   const ValueId made = build.make_aten(
       "aten.addmm.default", {added, left, right}, {name, type},
       {{"self", ir::OperandRef{0}}, {"mat1", ir::OperandRef{1}}, {"mat2", ir::OperandRef{2}}});
@@ -163,8 +162,8 @@ bool add_in_product(Graph& graph, const Sum& sum, const PassContext& context) {
   const ValueId old = graph.node(sum.addition).results[0];
   const ir::Shape shape = graph.value(old).type.shape;
   const ir::Builder build(graph, sum.product, graph.node(sum.addition).origin);
-  const ValueId result = in_shape(graph, build, graph.node(made).results[0], shape,
-                                  *graph.value(old).name + ".view");
+  const ValueId result =
+      in_shape(graph, build, graph.node(made).results[0], shape, *graph.value(old).name + ".view");
   graph.replace_all_uses(old, result);
   const auto operands = graph.node(sum.addition).operands;
   graph.erase(sum.addition);

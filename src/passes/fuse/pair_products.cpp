@@ -35,9 +35,8 @@ class PairFinder {
 
   // Whether two products of siblings are a pair.
   bool fit(const Node& earlier, const Node& later) const {
-    return have_same_types(earlier, later) &&
-           (is_same(earlier.operands[0], later.operands[0]) ||
-            is_same(earlier.operands[1], later.operands[1]));
+    return have_same_types(earlier, later) && (is_same(earlier.operands[0], later.operands[0]) ||
+                                               is_same(earlier.operands[1], later.operands[1]));
   }
 
   // Whether the earlier one may stand where the later one does.

@@ -14,8 +14,8 @@ std::vector<int> positions(const ir::Graph& graph) {
   return all;
 }
 
-bool fused_pays(const ir::Graph& graph, const ir::Node& fused,
-                std::span<const ir::NodeId> apart, const PassContext& context) {
+bool fused_pays(const ir::Graph& graph, const ir::Node& fused, std::span<const ir::NodeId> apart,
+                const PassContext& context) {
   if (context.options.fuse_products == FuseProducts::Always) return true;
   const cost::Estimate together = context.cost.compute(graph, fused);
   base::Nanos sum;

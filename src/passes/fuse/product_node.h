@@ -17,7 +17,7 @@ bool is_product(const ir::Node& node);
 std::vector<int> positions(const ir::Graph& graph);
 
 // Whether `fused` is to stand for the kernels `apart`, as FuseProducts says.
-bool fused_pays(const ir::Graph& graph, const ir::Node& fused,
-                std::span<const ir::NodeId> apart, const PassContext& context);
+bool fused_pays(const ir::Graph& graph, const ir::Node& fused, std::span<const ir::NodeId> apart,
+                const PassContext& context);
 
 }  // namespace dc::passes
