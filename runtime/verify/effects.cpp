@@ -10,6 +10,7 @@ constexpr NativeKernel kNative[] = {
     {"dc.accumulate", "ur"},
     {"dc.adamw", "uuurrrw", 0, false, 1},
     {"dc.add_loss", "ur"},
+    {"dc.add_product", "urr", 1, true},
     {"dc.cast", "r", 1},
     {"dc.copy", "wr"},
     {"dc.cross_entropy", "rr", 4},
@@ -20,6 +21,7 @@ constexpr NativeKernel kNative[] = {
     {"dc.check_finite", "urr"},
     {"dc.sgd", "uurrrw", 0, false, 1},
     {"dc.square_sum", "urr"},
+    {"dc.two_products", "rrrr", 2},
     {"dc.zero", "w"},
 };
 

@@ -45,6 +45,18 @@ int64_t product_flops(const KernelTensors& tensors, AtenWork work) {
   return 2 * tensors.results[0]->numel() * tensors.inputs[left].shape.back();
 }
 
+// Of the compiler's own products; 0 for other kernels.
+int64_t own_product_flops(std::string_view op, const KernelTensors& tensors) {
+  const bool adds = op == ir::info(ir::OpKind::AddProduct).kernel;
+  if (!adds && op != ir::info(ir::OpKind::TwoProducts).kernel) return 0;
+  const size_t left = adds ? 1 : 0;
+  if (tensors.inputs.size() < left + 2 || tensors.inputs[left].shape.size() != 2 ||
+      tensors.inputs[left + 1].shape.size() != 2)
+    return 0;
+  const int64_t products = adds ? 1 : 2;
+  return products * 2 * tensors.inputs[left].numel() * tensors.inputs[left + 1].shape[1];
+}
+
 int64_t attention_flops(const KernelTensors& tensors, AtenWork work) {
   const bool backward = work == AtenWork::Backward || work == AtenWork::FlashBackward;
   const size_t q = backward ? 1 : 0;
@@ -145,7 +157,8 @@ Estimate AnalyticCost::kernel_time(const KernelSignature& kernel) const {
         std::max(rate.time(work.flops), rates_.memory_bytes.time(bytes_moved(tensors)));
     return {base::Nanos{rates_.kernel_ns * work.kernels} + products + loss, Source::Analytic};
   }
-  const base::Nanos arithmetic = rate.time(known ? flops(*aten, tensors) : 0);
+  const base::Nanos arithmetic =
+      rate.time(known ? flops(*aten, tensors) : own_product_flops(kernel.op(), tensors));
   const base::Nanos memory = rates_.memory_bytes.time(bytes_moved(tensors));
   return {base::Nanos{rates_.kernel_ns} + std::max(arithmetic, memory), Source::Analytic};
 }

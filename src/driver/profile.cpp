@@ -66,6 +66,8 @@ Result<runtime::plan::Plan> one_rank_plan(const ir::Step& step, const Target& ta
                                           : passes::FuseReductions::AtEnds;
   options.passes.fuse_reductions =
       replay.kernels == Kernels::Fused ? with : passes::FuseReductions::Never;
+  options.passes.fuse_products =
+      replay.kernels == Kernels::Fused ? passes::FuseProducts::Always : passes::FuseProducts::Never;
   if (replay.kernels == Kernels::FusedAtRandom) {
     options.passes.after_pass = [&](const passes::Pass& pass, ir::Step& scheduled) {
       return pass.name == "schedule" ? passes::fuse_at_random(scheduled, cost, replay.seed)

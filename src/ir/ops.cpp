@@ -145,7 +145,8 @@ OpKind done_of(OpKind start) {
 
 bool is_model_op(OpKind kind) {
   return kind == OpKind::Aten || kind == OpKind::Fused || kind == OpKind::CrossEntropy ||
-         kind == OpKind::CrossEntropyBackward || kind == OpKind::LinearCrossEntropy;
+         kind == OpKind::CrossEntropyBackward || kind == OpKind::LinearCrossEntropy ||
+         kind == OpKind::AddProduct || kind == OpKind::TwoProducts;
 }
 bool is_update(OpKind kind) { return info(kind).trait == OpTrait::Update; }
 bool is_tail(OpKind kind) { return info(kind).trait == OpTrait::Tail; }

@@ -311,6 +311,34 @@ class OpChecker {
     return {};
   }
 
+  // That operands `left` and the next one are matrices whose product `result` can be.
+  Status product(size_t left, const TensorType& result) const {
+    const TensorType &a = in(left), &b = in(left + 1);
+    const bool fits = (a.dtype == DType::F32 || a.dtype == DType::BF16) && b.dtype == a.dtype &&
+                      result.dtype == a.dtype && a.shape.size() == 2 && b.shape.size() == 2 &&
+                      a.shape[1] == b.shape[0] && result.shape == Shape{a.shape[0], b.shape[1]} &&
+                      result.is_contiguous();
+    return fits ? Status()
+                : wrong("operands " + std::to_string(left) + " and " + std::to_string(left + 1) +
+                        " must be f32 or bf16 matrices whose product the result is");
+  }
+
+  Status add_product() const {
+    DC_RETURN_IF_ERROR(product(1, out()));
+    return out() == in(0) ? Status() : wrong("the result must have the type of operand 0");
+  }
+
+  Status two_products() const {
+    DC_RETURN_IF_ERROR(product(0, out()));
+    DC_RETURN_IF_ERROR(product(2, scope_.type(node_.results[1])));
+    for (const size_t i : {0, 1}) {
+      if (in(i).shape != in(i + 2).shape || in(i).strides != in(i + 2).strides ||
+          in(i).dtype != in(i + 2).dtype)
+        return wrong("both products must be of the same types");
+    }
+    return {};
+  }
+
   Status cast() const {
     DC_RETURN_IF_ERROR(dense(0));
     return out().shape == in(0).shape && out().is_contiguous()

@@ -45,6 +45,12 @@ enum class Providers : uint8_t { Aten, Native, Any };
 // Always: to measure them.
 enum class FuseReductions : uint8_t { Never, AtEnds, WhereFaster, Always };
 
+// Whether products add, and are joined, on GPUs (fuse-products).
+// Never, Always: to measure them without or with that.
+// WhereFaster: where the profile has measured that this is no slower, and where it has measured
+// neither.
+enum class FuseProducts : uint8_t { Never, WhereFaster, Always };
+
 struct Pass;
 
 struct Options {
@@ -57,6 +63,7 @@ struct Options {
   Recompute recompute = Recompute::Auto;
   Providers providers = Providers::Aten;
   FuseReductions fuse_reductions = FuseReductions::WhereFaster;
+  FuseProducts fuse_products = FuseProducts::WhereFaster;
   base::DeviceKind device = base::DeviceKind::Cpu;
   // Ranks that share a host, for hierarchical chains. Empty: not known.
   std::optional<int> ranks_per_host;

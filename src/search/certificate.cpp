@@ -13,9 +13,9 @@ namespace {
 using base::Result;
 
 Result<passes::Chain> stage(std::string_view prefix, std::string_view fuse, const char* zero) {
-  return passes::parse_passes(std::string(prefix) + "normalize-graph,fuse-loss,fuse-output-layer," +
-                              std::string(fuse) + "shard-parameters=" + zero +
-                              ",insert-collectives,add-update,schedule");
+  return passes::parse_passes(
+      std::string(prefix) + "normalize-graph,fuse-loss,fuse-output-layer,fuse-products," +
+      std::string(fuse) + "shard-parameters=" + zero + ",insert-collectives,add-update,schedule");
 }
 
 // Of the stages with this prefix.

@@ -10,8 +10,9 @@ namespace {
 // Every chain begins and ends alike.
 //
 // normalize-graph comes first, because every later pass relies on functional, dense, explicit
-// graphs. fuse-loss, fuse-output-layer and fuse-elementwise come next, so that all others count
-// their kernels, and what they need not store. shard-parameters gives every parameter its placement
+// graphs. fuse-loss, fuse-output-layer, fuse-products and fuse-elementwise come next, so that all
+// others count their kernels, and what they need not store; products take additions before
+// element-wise kernels do. shard-parameters gives every parameter its placement
 // before any node depends on it: the collectives and the update read placements off the parameters.
 // insert-collectives comes before add-update, because the update starts from reduced gradients;
 // add-update closes the step: later passes only order, place and drop what is there. schedule makes
@@ -19,9 +20,9 @@ namespace {
 // before the passes that spend memory on speed, so that they find the room it makes; it changes
 // nothing unless the budget is too small or the user asks. layout-arenas is last: addresses follow
 // from lifetimes, and lifetimes from the final order.
-#define DC_BEGIN(zero)                                                                   \
-  "normalize-graph,fuse-loss,fuse-output-layer,fuse-elementwise,shard-parameters=" #zero \
-  ",insert-collectives,add-update,schedule"
+#define DC_BEGIN(zero)                                                                \
+  "normalize-graph,fuse-loss,fuse-output-layer,fuse-products,fuse-elementwise,shard-" \
+  "parameters=" #zero ",insert-collectives,add-update,schedule"
 #define DC_END ",layout-arenas"
 
 constexpr NamedChain kChains[] = {
@@ -89,9 +90,10 @@ constexpr NamedChain kBaselines[] = {
 
 // DisCo (arXiv 2209.12769) and what it is compared with: fusion in place of fuse-elementwise, ZeRO
 // 0 with all-reduce. A gradient's reduction starts when its kernel ends; nothing else is placed.
-// The output layer is one kernel as everywhere, since that changes bits.
-#define DC_FUSION(fuse, join)                                                                     \
-  "normalize-graph,fuse-loss,fuse-output-layer,shard-parameters=0,insert-collectives,add-update," \
+// The output layer is one kernel, and products add, as everywhere, since that changes bits.
+#define DC_FUSION(fuse, join)                                                            \
+  "normalize-graph,fuse-loss,fuse-output-layer,fuse-products,shard-parameters=0,insert-" \
+  "collectives,add-update,"                                                              \
   "schedule," fuse "recompute," join "overlap-reductions" DC_END
 
 constexpr NamedChain kFusionChains[] = {

@@ -24,6 +24,7 @@ struct OpaqueLtMatrix {
   int64_t leading;
   int32_t batch = 1;
   int64_t batch_stride = 0;
+  uint32_t mode = 0;
 };
 struct OpaqueLtPreference {
   std::map<int, uint64_t> values;
@@ -52,9 +53,7 @@ bool is_sound(const OpaqueLtMatrix& m) {
 class Elements {
  public:
   Elements(const OpaqueLtMatrix& matrix, const void* at, int64_t batch)
-      : matrix_(matrix),
-        at_(Memory::instance().resolve(reinterpret_cast<uint64_t>(at)) +
-            static_cast<size_t>(batch * matrix.batch_stride) * element_bytes(matrix)) {}
+      : matrix_(matrix), at_(place(matrix, at, batch)) {}
   float get(uint64_t row, uint64_t column, bool transposed = false) const {
     const std::byte* place = element(transposed ? column : row, transposed ? row : column);
     if (matrix_.type == kLtBF16) {
@@ -74,6 +73,14 @@ class Elements {
   }
 
  private:
+  static std::byte* place(const OpaqueLtMatrix& matrix, const void* at, int64_t batch) {
+    std::byte* const memory = Memory::instance().resolve(reinterpret_cast<uint64_t>(at));
+    if (matrix.mode != kLtPointers)
+      return memory + static_cast<size_t>(batch * matrix.batch_stride) * element_bytes(matrix);
+    uint64_t address = 0;
+    std::memcpy(&address, memory + static_cast<size_t>(batch) * sizeof address, sizeof address);
+    return Memory::instance().resolve(address);
+  }
   std::byte* element(uint64_t row, uint64_t column) const {
     return at_ + (row + column * static_cast<uint64_t>(matrix_.leading)) * element_bytes(matrix_);
   }
@@ -95,7 +102,8 @@ struct Product {
     const uint64_t other = desc.transpose_b != 0 ? b.columns : b.rows;
     return is_sound(a) && is_sound(b) && is_sound(c) && is_sound(d) && other == terms() &&
            d.rows == rows && d.columns == columns && c.rows == rows && c.columns == columns &&
-           a.type == b.type && a.batch == d.batch && b.batch == d.batch && c.batch == d.batch;
+           a.type == b.type && a.batch == d.batch && b.batch == d.batch && c.batch == d.batch &&
+           a.mode == d.mode && b.mode == d.mode && c.mode == d.mode;
   }
   void run() const {
     for (int32_t n = 0; n < d.batch; ++n) {
@@ -184,6 +192,10 @@ int cublasLtMatrixLayoutDestroy(LtMatrixDesc desc) {
 int cublasLtMatrixLayoutSetAttribute(LtMatrixDesc desc, int attribute, const void* value,
                                      size_t bytes) {
   if (attribute == kLtBatch) return read(desc->batch, value, bytes);
+  if (attribute == kLtBatchMode) {  // as a library of CUDA 12
+    if (std::getenv("DOUBLE_CUBLAS_12") != nullptr) return kInvalid;
+    return read(desc->mode, value, bytes);
+  }
   return attribute == kLtBatchStride ? read(desc->batch_stride, value, bytes) : kInvalid;
 }
 int cublasLtMatmulPreferenceCreate(LtPreference* preference) {

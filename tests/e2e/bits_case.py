@@ -11,7 +11,7 @@ import running
 
 # A bit that differs goes on to differ. What a step hands to the next one is there from the second step on, and repeats in the third.
 STEPS = 20 if running.SLOW else 8
-TO_SCHEDULE = "normalize-graph,fuse-loss,fuse-output-layer,fuse-elementwise,shard-parameters={},insert-collectives,add-update,schedule"
+TO_SCHEDULE = "normalize-graph,fuse-loss,fuse-output-layer,fuse-products,fuse-elementwise,shard-parameters={},insert-collectives,add-update,schedule"
 SUBJECTS = {
     "mlp": ("mlp",),
     "tiny-llama": ("tiny-llama",),

@@ -24,7 +24,7 @@ NAMED = [words[1] for words in LINES if words[0] == "--chain" and words[1] not i
 NAMES = [words[0].removesuffix("[=N]") for words in LINES if words[0] not in ("--chain", "N:")]
 FIRST, LAST = NAMES.index("schedule") + 1, NAMES.index("layout-arenas")
 MOVABLE = [name for name in NAMES[FIRST:LAST] if name not in FUSION_PASSES]
-BEGIN = "normalize-graph,fuse-loss,fuse-output-layer,fuse-elementwise,shard-parameters=3,insert-collectives,add-update,schedule"
+BEGIN = "normalize-graph,fuse-loss,fuse-output-layer,fuse-products,fuse-elementwise,shard-parameters=3,insert-collectives,add-update,schedule"
 
 CELLS = [
     (subject, world, accumulation, settings, budget)

@@ -280,6 +280,7 @@ class Reports(unittest.TestCase):
                 "normalize-graph",
                 "fuse-loss",
                 "fuse-output-layer",
+                "fuse-products",
                 "fuse-elementwise[=N]",
                 "shard-parameters[=N]",
                 "replicate-state",

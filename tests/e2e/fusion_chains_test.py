@@ -14,7 +14,7 @@ import running
 CHAINS = cases.FUSION_CHAINS
 # Chains that fuse and join, by what they have before and behind recompute.
 FUSING = {"default-fusion": ("fuse-greedily,", "bucket-by-size,"), "disco": ("disco,", ""), "fuse-jointly": ("fuse-jointly,", "")}
-STAGED = "normalize-graph,fuse-loss,fuse-output-layer,shard-parameters={},insert-collectives,add-update,schedule,{}recompute,{}overlap-reductions,layout-arenas"
+STAGED = "normalize-graph,fuse-loss,fuse-output-layer,fuse-products,shard-parameters={},insert-collectives,add-update,schedule,{}recompute,{}overlap-reductions,layout-arenas"
 NATIVE = ("--providers", "native")
 STEPS = 4
 

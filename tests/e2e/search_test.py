@@ -88,7 +88,7 @@ class Auto(unittest.TestCase):
             archive,
             *options,
             "--passes",
-            "normalize-graph,fuse-loss,fuse-output-layer,fuse-elementwise,shard-parameters=3,insert-collectives,add-update,schedule,recompute=0,"
+            "normalize-graph,fuse-loss,fuse-output-layer,fuse-products,fuse-elementwise,shard-parameters=3,insert-collectives,add-update,schedule,recompute=0,"
             "keep-resident=33GB,fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions=1GB,keep-jointly=400,overlap-update,layout-arenas",
         )
         self.assertLessEqual(predicted(auto), predicted(by_hand))

@@ -29,6 +29,7 @@ constexpr KernelRow kRows[] = {
      "p=f32[1100] m=f32[1100] v=f32[1100] g=bf16[1100] s=f64[11] h=f64[24] copy=bf16[1100] param=1 "
      "group=1 clip=true ->"},
     {"dc.add_loss", "sum=f64[1] loss=f32[1] ->"},
+    {"dc.add_product", "sum=bf16[6,9] left=bf16[6,4] right=bf16[4,9] -> @0"},
     {"dc.cast", "x=f32[37] -> bf16[37]"},
     {"dc.copy", "to=f32[37] from=f32[37] ->"},
     {"dc.cross_entropy",
@@ -43,6 +44,8 @@ constexpr KernelRow kRows[] = {
     {"dc.linear_cross_entropy",
      "hidden=bf16[6,4] weight=bf16[9,4] target=i64[6] g=f32[] reduction=2 ignored=3 rows=6 "
      "classes=4 -> f32[] f32[] bf16[6,4] bf16[9,4]"},
+    {"dc.two_products",
+     "left=f32[6,4] right=f32[4,9] left2=f32[6,4] right2=f32[4,9] -> f32[6,9] f32[6,9]"},
     {"dc.fused",
      "a0=f32[4,8] a1=bf16[8] "
      "body='t0:f32=silu.default(self=a0);t1:f32=mul.Tensor(self=t0,other=a1);->t1' -> f32[4,8]"},

@@ -39,7 +39,8 @@ inline constexpr int kLtComputeF32 = 68;        // products and sums in f32
 inline constexpr int kLtTransposeA = 3, kLtTransposeB = 4, kLtEpilogue = 7, kLtBias = 8;
 inline constexpr int kLtTransposed = 1;
 inline constexpr uint32_t kLtAddsBias = 4;
-inline constexpr int kLtBatch = 5, kLtBatchStride = 6;
+inline constexpr int kLtBatch = 5, kLtBatchStride = 6, kLtBatchMode = 8;
+inline constexpr uint32_t kLtPointers = 1;  // a mode, of CUDA 13: data is addresses of matrices
 inline constexpr int kLtWorkspace = 1, kLtAlignmentA = 5;  // B, C and D follow
 
 // f(name in the library, member, parameters)

@@ -55,6 +55,8 @@ std::optional<Lying> lying(const BoundTensor& m) {
 // cuBLASLt's matrices lie in columns. Ours in rows are their transposes, so that it multiplies the
 // transposes of the operands, the right one first.
 class LtProduct final : public Kernel {
+  static constexpr int32_t kPair = 2;
+
  public:
   LtProduct(const CublasLt& calls, LtHandle handle) : calls_(calls), handle_(handle) {}
   ~LtProduct() override {
@@ -70,6 +72,8 @@ class LtProduct final : public Kernel {
     beta_ = request.beta;
     data_ = {request.right.data, request.left.data,
              request.added ? request.added->data : request.result.data, request.result.data};
+    for (size_t i = 0; i < data_.size(); ++i) places_[i] = reinterpret_cast<uintptr_t>(data_[i]);
+    if (request.second) take_pairs(*request.second);
     add(calls_.create_product(&desc_, kLtComputeF32, kLtF32));
     add_matrix(0, request.right, right);
     add_matrix(1, request.left, left);
@@ -104,6 +108,16 @@ class LtProduct final : public Kernel {
   void add(int result) {
     if (failed_ == kLtSuccess) failed_ = result;
   }
+  // As a batch whose matrices lie where a table says: what is aligned in both is aligned.
+  void take_pairs(const ProductRequest::SecondProduct& second) {
+    is_pair_ = true;
+    const void* const others[] = {second.right.data, second.left.data, second.result.data,
+                                  second.result.data};
+    for (size_t i = 0; i < data_.size(); ++i) {
+      places_[i] |= reinterpret_cast<uintptr_t>(others[i]);
+      data_[i] = second.table + std::min<size_t>(i, 2) * kPair * sizeof(void*);
+    }
+  }
   template <typename T>
   void set_product(int attribute, const T& value) {
     if (failed_ == kLtSuccess) add(calls_.set_product(desc_, attribute, &value, sizeof value));
@@ -116,6 +130,10 @@ class LtProduct final : public Kernel {
       add(calls_.create_matrix(&matrices_[index], lt_type(tensor.dtype),
                                lies.by_rows ? columns : rows, lies.by_rows ? rows : columns,
                                lies.leading));
+    if (failed_ == kLtSuccess && is_pair_) {
+      add(calls_.set_matrix(matrices_[index], kLtBatch, &kPair, sizeof kPair));
+      add(calls_.set_matrix(matrices_[index], kLtBatchMode, &kLtPointers, sizeof kLtPointers));
+    }
     if (failed_ != kLtSuccess || tensor.sizes.size() == 2) return;
     const auto batch = static_cast<int32_t>(lies.batch);
     add(calls_.set_matrix(matrices_[index], kLtBatch, &batch, sizeof batch));
@@ -130,7 +148,7 @@ class LtProduct final : public Kernel {
     add(calls_.set_preference(preference, kLtWorkspace, &kWorkspaceBytes, sizeof kWorkspaceBytes));
     for (size_t i = 0; i < data_.size(); ++i) {
       constexpr int kMost = 8;  // 256 bytes
-      const int zeros = std::countr_zero(reinterpret_cast<uintptr_t>(data_[i]));
+      const int zeros = std::countr_zero(places_[i]);
       const uint32_t alignment = 1U << std::min(zeros, kMost);
       add(calls_.set_preference(preference, kLtAlignmentA + static_cast<int>(i), &alignment,
                                 sizeof alignment));
@@ -147,6 +165,8 @@ class LtProduct final : public Kernel {
   LtProductDesc desc_ = nullptr;
   std::array<LtMatrixDesc, 4> matrices_{};  // A, B, C, D of the library
   std::array<void*, 4> data_{};
+  std::array<uintptr_t, 4> places_{};  // a bit is 0 where it is in the addresses of all matrices
+  bool is_pair_ = false;
   LtChoice choice_{};
   float alpha_ = 1, beta_ = 0;
   std::byte* workspace_ = nullptr;
@@ -196,7 +216,7 @@ Status has_no_product(const native::Call& call, const std::string& why) {
 
 bool is_product(std::string_view op) {
   return op == "aten.mm.default" || op == "aten.bmm.default" || op == "aten.addmm.default" ||
-         op == "aten.baddbmm.default";
+         op == "aten.baddbmm.default" || op == "dc.add_product" || op == "dc.two_products";
 }
 
 Result<std::unique_ptr<Products>> Products::open(device::CudaDevice& device) {
@@ -225,8 +245,64 @@ Result<std::byte*> Products::workspace(int32_t stream) {
   return memory->base();
 }
 
+Result<std::byte*> Products::address_table(std::span<void* const> addresses) {
+  constexpr int64_t kTableBytes = 64 << 10;
+  const auto bytes = static_cast<int64_t>(addresses.size_bytes());
+  if (tables_.empty() || table_used_ + bytes > kTableBytes) {
+    DC_ASSIGN_OR_RETURN(std::unique_ptr<device::DeviceMemory> memory,
+                        device_.allocate(kTableBytes));
+    tables_.push_back(std::move(memory));
+    table_used_ = 0;
+  }
+  std::byte* const table = tables_.back()->base() + table_used_;
+  device_.upload(table, std::as_bytes(addresses));
+  table_used_ += bytes;
+  return table;
+}
+
+Made Products::two_products(Workshop& workshop, native::Call& call, int32_t stream) {
+  ProductRequest one, other;
+  one.left = call.tensor("left");
+  one.right = call.tensor("right");
+  one.result = call.output(0);
+  other.left = call.tensor("left2");
+  other.right = call.tensor("right2");
+  other.result = call.output(1);
+  for (const ProductRequest* each : {&one, &other}) {
+    if (call.ok()) native::check_product(call, each->left, each->right, each->result);
+  }
+  if (!call.ok()) return call.made(nullptr);
+  void* const addresses[] = {one.right.data,  other.right.data, one.left.data,
+                             other.left.data, one.result.data,  other.result.data};
+  ProductRequest both = one;
+  both.second = {other.left, other.right, other.result, nullptr};
+  DC_ASSIGN_OR_RETURN(both.second->table, address_table(addresses));
+  if (Made made = product(call, both, stream, &workshop); made.ok()) return made;
+  auto sequence = std::make_unique<KernelSequence>();
+  for (const ProductRequest* each : {&one, &other}) {
+    // With one workspace, beyond the plan's memory: it has what one kernel needs.
+    DC_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> product,
+                        this->product(call, *each, stream, nullptr));
+    sequence->add(std::move(product));
+  }
+  return std::unique_ptr<Kernel>(std::move(sequence));
+}
+
+Made Products::add_product(Workshop& workshop, native::Call& call, int32_t stream) {
+  ProductRequest request;
+  request.result = call.tensor("sum");
+  request.left = call.tensor("left");
+  request.right = call.tensor("right");
+  request.beta = 1;
+  if (call.ok()) native::check_product(call, request.left, request.right, request.result);
+  if (!call.ok()) return call.made(nullptr);
+  return product(call, request, stream, &workshop);
+}
+
 Made Products::kernel(Workshop& workshop, native::Call& call, int32_t stream) {
   const std::string_view op = call.op();
+  if (op == "dc.two_products") return two_products(workshop, call, stream);
+  if (op == "dc.add_product") return add_product(workshop, call, stream);
   const bool of_batch = op.starts_with("aten.b"), adds = op.find("add") != std::string_view::npos;
   ProductRequest request;
   request.left = call.tensor(!adds ? "self" : of_batch ? "batch1" : "mat1");

@@ -1,11 +1,13 @@
-// Matrix products on a GPU, by cuBLASLt: aten.mm, bmm, addmm and baddbmm of f32 or bf16, summed in
-// f32 (no TF32).
+// Matrix products on a GPU, by cuBLASLt: aten.mm, bmm, addmm and baddbmm, dc.add_product and
+// dc.two_products of f32 or bf16, summed in f32 (no TF32).
 #pragma once
 
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "runtime/kernel/cuda/cublas_lt.h"
 #include "runtime/kernel/cuda/workshop.h"
@@ -22,6 +24,13 @@ struct ProductRequest {
   std::optional<BoundTensor> added;  // as large as the result
   const void* bias = nullptr;
   float alpha = 1, beta = 0;
+  // A second product of the same types, and where the addresses of both products' matrices lie on
+  // the GPU: right ones, left ones, results.
+  struct SecondProduct {
+    BoundTensor left, right, result;
+    std::byte* table = nullptr;
+  };
+  std::optional<SecondProduct> second;
 };
 
 // Lives as long as its kernels.
@@ -50,14 +59,24 @@ class Products {
   // `workshop`: whose memory of the plan it may take; null: none of it.
   base::Result<std::unique_ptr<Kernel>> product(native::Call& call, const ProductRequest& request,
                                                 int32_t stream, Workshop* workshop);
+  base::Result<std::unique_ptr<Kernel>> add_product(Workshop& workshop, native::Call& call,
+                                                    int32_t stream);
+  // dc.two_products: a batch of two, wherever the matrices lie; one after the other by a library of
+  // CUDA 12, which has no such batches.
+  base::Result<std::unique_ptr<Kernel>> two_products(Workshop& workshop, native::Call& call,
+                                                     int32_t stream);
   Products(device::CudaDevice& device, const CublasLt& calls) : device_(device), calls_(calls) {}
   // Memory for products of one stream, each while it runs. OutOfMemory (80).
   base::Result<std::byte*> workspace(int32_t stream);
+  // The addresses on the GPU, as long as this object lives. OutOfMemory (80).
+  base::Result<std::byte*> address_table(std::span<void* const> addresses);
 
   device::CudaDevice& device_;
   const CublasLt& calls_;
   LtHandle handle_ = nullptr;
   std::map<int32_t, std::unique_ptr<device::DeviceMemory>> workspaces_;
+  std::vector<std::unique_ptr<device::DeviceMemory>> tables_;
+  int64_t table_used_ = 0;  // bytes of the last one
 };
 
 }  // namespace dc::runtime::kernel::cuda

@@ -83,11 +83,33 @@ Made multiply_and_add(Call& call, std::string_view left, std::string_view right)
   return ProductMaker(call, a, b, c, ProductSum{call.tensor("self"), alpha, beta}).make();
 }
 
+Made add_product(Call& call) {
+  const BoundTensor sum = call.tensor("sum");
+  return ProductMaker(call, call.tensor("left"), call.tensor("right"), sum, ProductSum{sum}).make();
+}
+
+Made multiply_two(Call& call) {
+  const BoundTensor left = call.tensor("left"), right = call.tensor("right"),
+                    result = call.output(0), left2 = call.tensor("left2"),
+                    right2 = call.tensor("right2"), result2 = call.output(1);
+  ProductMaker one(call, left, right, result), other(call, left2, right2, result2);
+  const int64_t bytes = std::max(one.scratch_bytes(), other.scratch_bytes());
+  std::byte* scratch = call.scratch(bytes);
+  if (!call.ok() || (bytes > 0 && scratch == nullptr)) return call.made(nullptr);
+  const auto data = [](const BoundTensor& tensor) { return static_cast<std::byte*>(tensor.data); };
+  std::vector<std::unique_ptr<Kernel>> both;
+  both.push_back(one.place(scratch, data(left), data(right), data(result)));
+  both.push_back(other.place(scratch, data(left2), data(right2), data(result2)));
+  return call.finish<ProductInBlocks>(std::move(both));
+}
+
 constexpr native::Row kRows[] = {
     {kOps[0], [](Call& call) { return multiply_and_add(call, "mat1", "mat2"); }},
     {kOps[1], [](Call& call) { return multiply_and_add(call, "batch1", "batch2"); }},
     {kOps[2], multiply},
     {kOps[3], multiply},
+    {"dc.add_product", add_product},
+    {"dc.two_products", multiply_two},
 };
 
 }  // namespace

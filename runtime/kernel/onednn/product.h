@@ -1,4 +1,4 @@
-// mm, bmm, addmm and baddbmm as matmul primitives of oneDNN.
+// mm, bmm, addmm, baddbmm, dc.add_product and dc.two_products as matmul primitives of oneDNN.
 #pragma once
 
 #include <span>

@@ -211,19 +211,6 @@ class OutputLayerMatch {
   Reason reason_;
 };
 
-void erase_unread_views(Graph& graph, ValueId value) {
-  while (graph.contains(graph.value(value).producer)) {
-    const Node& maker = graph.node(graph.value(value).producer);
-    if (!ir::is_plain_view(maker)) return;
-    for (const ValueId result : maker.results) {
-      if (result.valid() && (!graph.value(result).uses.empty() || is_output(graph, result))) return;
-    }
-    const ValueId before = maker.operands[0];
-    graph.erase(maker.id);
-    value = before;
-  }
-}
-
 void erase_with_views(Graph& graph, NodeId id) {
   const auto operands = graph.node(id).operands;
   graph.erase(id);

@@ -1,4 +1,4 @@
-// Who reads a value.
+// Who reads a value, and views that nothing reads.
 #pragma once
 
 #include <algorithm>
@@ -32,6 +32,21 @@ template <typename Late>
 bool lives_until(const ir::Graph& graph, ir::ValueId root, const Late& is_late) {
   const ir::OpKind maker = graph.node(graph.value(root).producer).kind;
   return maker == ir::OpKind::State || maker == ir::OpKind::Input || is_read(graph, root, is_late);
+}
+
+// Erases what makes the value if it is a plain view that nothing reads, and so on to what owns the
+// bytes, which stays.
+inline void erase_unread_views(ir::Graph& graph, ir::ValueId value) {
+  while (graph.contains(graph.value(value).producer)) {
+    const ir::Node& maker = graph.node(graph.value(value).producer);
+    if (!ir::is_plain_view(maker)) return;
+    for (const ir::ValueId result : maker.results) {
+      if (result.valid() && (!graph.value(result).uses.empty() || is_output(graph, result))) return;
+    }
+    const ir::ValueId before = maker.operands[0];
+    graph.erase(maker.id);
+    value = before;
+  }
 }
 
 }  // namespace dc::passes

@@ -173,7 +173,7 @@ class Scheduler {
         continue;
       }
       gathered.last_use = std::max(gathered.last_use, position);
-      if (!ir::is_view(reader)) continue;
+      if (!ir::is_view(reader) || use.operand != 0) continue;
       for (ir::ValueId result : reader.results) {
         if (result.valid()) find_uses(result, gathered);
       }

@@ -80,7 +80,7 @@ class Gatherer {
       work.pop_back();
       for (const ir::Use& use : graph_.value(current).uses) {
         const ir::Node& node = graph_.node(use.node);
-        if (!ir::is_view(node)) {
+        if (!ir::is_view(node) || use.operand != 0) {
           real.push_back(use);
           continue;
         }

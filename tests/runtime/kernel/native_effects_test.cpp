@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 
 #include "runtime/verify/effects.h"
 #include "src/base/step_scalars.h"
@@ -117,6 +118,16 @@ Case make_case(GuardedMemory& m, std::string_view op) {
         {},
         update};
   if (op == "dc.add_loss") return {{m.add(DType::F64, {1}), m.add(DType::F32, {1})}, {}, {}};
+  const auto matrix = [&](int64_t rows, int64_t columns) {
+    return m.add(DType::F32, {rows, columns});
+  };
+  if (op == "dc.add_product") {
+    const int32_t sum = matrix(3, 7);
+    return {{sum, matrix(3, 5), matrix(5, 7)}, {sum}, {}};
+  }
+  if (op == "dc.two_products")
+    return {
+        {matrix(3, 5), matrix(5, 7), matrix(3, 5), matrix(5, 7)}, {matrix(3, 7), matrix(3, 7)}, {}};
   if (op == "dc.cast") return {{vector()}, {vector(DType::BF16)}, {}};
   if (op == "dc.copy") return {{vector(), vector()}, {}, {}};
   if (op.starts_with("dc.cross_entropy")) {
@@ -175,7 +186,9 @@ class Launched {
     prepare(memory_, case_);
     before_ = all();
     std::vector<plan::Arg> args;
-    for (int32_t id : case_.operands) args.push_back(tensor_arg(id));
+    const std::span<const ir::OperandInfo> named = ir::info(*ir::native_op(row_.op)).operands();
+    for (size_t i = 0; i < case_.operands.size(); ++i)
+      args.push_back(tensor_arg(case_.operands[i], std::string(named[i].name)));
     args.insert(args.end(), case_.attributes.begin(), case_.attributes.end());
     plan::Instruction step = instruction(std::string(row_.op), args, case_.results);
     const auto provider = kernel::make_native_provider();
@@ -255,9 +268,11 @@ void expect_read(const verify::NativeKernel& row, size_t operand) {
 }
 
 TEST(NativeEffects, AreWhatTheKernelsDo) {
+  const std::set<std::string_view> kProducts = {"dc.add_product", "dc.linear_cross_entropy",
+                                                "dc.two_products"};
   for (const verify::NativeKernel& row : verify::native_kernels()) {
     // In a plug-in, which a build without oneDNN lacks.
-    if (!DC_WITH_ONEDNN && row.op == "dc.linear_cross_entropy") continue;
+    if (!DC_WITH_ONEDNN && kProducts.contains(row.op)) continue;
     Launched run(row);
     run.launch();
     ASSERT_EQ(run.call().operands.size(), row.operands.size()) << row.op;

@@ -28,6 +28,10 @@ static_assert(kLtBatch == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT &&
               kLtWorkspace == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES &&
               kLtAlignmentA == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES &&
               kLtAlignmentA + 3 == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
+#if CUDART_VERSION >= 13000
+static_assert(kLtBatchMode == CUBLASLT_MATRIX_LAYOUT_BATCH_MODE &&
+              kLtPointers == CUBLASLT_BATCH_MODE_POINTER_ARRAY);
+#endif
 
 }  // namespace
 }  // namespace dc::runtime::kernel::cuda

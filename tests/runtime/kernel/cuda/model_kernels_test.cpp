@@ -280,6 +280,52 @@ TEST(CudaProducts, AddWhatIsToBeAdded) {
   }
 }
 
+TEST(CudaProducts, AddInTheBytesOfTheSum) {
+  for (const Layout& b : kLayouts) {
+    Product one({7, 5}, {5, 9}, kLayouts[1], b);
+    one.fill(one.result, 7);
+    const auto* sums = one.bench.data<float>(one.result);
+    const auto sum = [&](int64_t, int64_t i, int64_t j) {
+      return static_cast<double>(sums[i * 9 + j]);
+    };
+    const std::vector<float> expected = one.expected(1, sum);
+    one.expect(instruction("dc.add_product",
+                           {tensor_arg(one.result, "sum"), tensor_arg(one.left, "left"),
+                            tensor_arg(one.right, "right")},
+                           {one.result}),
+               expected);
+  }
+}
+
+// Wherever the second product's matrices lie: behind those of the first or before them. A library
+// of CUDA 12 has no such batches and gives the same numbers.
+TEST(CudaProducts, TwoInOneKernel) {
+  for (const bool is_old : {false, true}) {
+    for (const bool is_swapped : {false, true}) {
+      for (const Layout& a : kLayouts) {
+        if (is_old) setenv("DOUBLE_CUBLAS_12", "1", 1);
+        Product one({7, 5}, {5, 9}, a, kLayouts[0]);
+        int32_t right = one.bench.filled(DType::F32, {5, 9}, noise(45, 9)),
+                result = one.bench.tensor(DType::F32, {7, 9});
+        if (is_swapped) {
+          std::swap(right, one.right);
+          std::swap(result, one.result);
+        }
+        const plan::Instruction step =
+            instruction("dc.two_products",
+                        {tensor_arg(one.left, "left"), tensor_arg(one.right, "right"),
+                         tensor_arg(one.left, "left2"), tensor_arg(right, "right2")},
+                        {one.result, result});
+        one.expect(step, one.expected(1, nothing));
+        std::swap(one.right, right);
+        std::swap(one.result, result);
+        one.expect(step, one.expected(1, nothing));
+        unsetenv("DOUBLE_CUBLAS_12");
+      }
+    }
+  }
+}
+
 // In the plan's memory if that has room, wherever it begins; else beyond it, where the instruction
 // leaves what lies in the plan as it was. A GPU has its own workspace sizes.
 TEST(CudaProductsOfTheDouble, TakeTheWorkspaceThatThePlanHas) {
