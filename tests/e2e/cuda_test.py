@@ -143,6 +143,27 @@ class CudaTest(unittest.TestCase):
                 self.assertEqual(again.numbers(), got.numbers())
                 self.assertEqual(again.tensors(), got.tensors())
 
+    def test_products_that_add_and_pairs_of_them(self):
+        """In plans for GPUs alone. Near the CPU's numbers, which PyTorch has; equal bits over chains and ZeRO stages."""
+        double = environment(DOUBLE_PAUSE_US="0")
+        for options, tolerance in (((), 2e-5), (("--dtype", "bfloat16"), 5e-3)):
+            model = running.archive("tiny-llama", *options)
+            expected = running.train(running.compile_plan(model, 2, 0), model, 2, 2)
+            first = None
+            for chain in ("zero0", "zero3", "fsdp", "deepcompile-ps"):
+                with self.subTest(options=options, chain=chain):
+                    plan = running.compile_plan(model, 2, chain, 1, "--device", "cuda")
+                    said = running.run([os.path.join(running.BIN, "dcc"), "inspect", plan, "--as=text"]).stdout
+                    self.assertIn(" = dc.two_products(", said)
+                    self.assertRegex(said, r"dc\.add_product\(|aten\.addmm\.default\(")
+                    got = running.train(plan, model, 2, 2, *CUDA, environment=double)
+                    for name in ("loss", "grad_norm"):
+                        for one, other in zip(expected.steps, got.steps, strict=True):
+                            self.assertAlmostEqual(one[name], other[name], delta=tolerance * abs(one[name]), msg=name)
+                    first = first or got
+                    self.assertEqual(got.numbers(), first.numbers())
+                    self.assertEqual(got.tensors(), first.tensors())
+
     def test_weights_are_drawn_as_on_the_cpu(self):
         """Masters and copies in bf16, whole and in shards, to the bit: what is saved after a step at a learning rate of 0."""
         double = environment(DOUBLE_PAUSE_US="0")
