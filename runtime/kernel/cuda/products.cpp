@@ -290,10 +290,12 @@ Made Products::two_products(Workshop& workshop, native::Call& call, int32_t stre
 
 Made Products::add_product(Workshop& workshop, native::Call& call, int32_t stream) {
   ProductRequest request;
-  request.result = call.tensor("sum");
+  request.result = call.output(0);
   request.left = call.tensor("left");
   request.right = call.tensor("right");
   request.beta = 1;
+  const BoundTensor sum = call.tensor("sum");
+  if (call.ok()) call.require(request.result.data == sum.data, "the result is not the sum");
   if (call.ok()) native::check_product(call, request.left, request.right, request.result);
   if (!call.ok()) return call.made(nullptr);
   return product(call, request, stream, &workshop);

@@ -84,8 +84,10 @@ Made multiply_and_add(Call& call, std::string_view left, std::string_view right)
 }
 
 Made add_product(Call& call) {
-  const BoundTensor sum = call.tensor("sum");
-  return ProductMaker(call, call.tensor("left"), call.tensor("right"), sum, ProductSum{sum}).make();
+  const BoundTensor sum = call.tensor("sum"), result = call.output(0);
+  if (call.ok()) call.require(result.data == sum.data, "the result is not the sum");
+  return ProductMaker(call, call.tensor("left"), call.tensor("right"), result, ProductSum{sum})
+      .make();
 }
 
 Made multiply_two(Call& call) {
