@@ -11,6 +11,7 @@ import subprocess
 import sys
 import unittest
 
+import rotation
 import running
 
 DCC = os.path.join(running.BIN, "dcc")
@@ -82,6 +83,7 @@ class Profile(unittest.TestCase):
         self.assertEqual(dcc("profile", running.archive("tiny-llama"), "--fusions", "-1", "-o", running.fresh(".json")).returncode, 64)
 
 
+@rotation.taking_turns(2)
 class Estimates(unittest.TestCase):
     def origins(self, profile_path, *options):
         plan, done = compiled(profile_path, *options)
@@ -124,6 +126,7 @@ class Estimates(unittest.TestCase):
             self.assertIn("--fusions", done.stderr)
 
 
+@rotation.taking_turns(2)
 class Network(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

@@ -10,6 +10,7 @@ import shutil
 import unittest
 
 import bits_case
+import rotation
 import running
 
 LIBTORCH = ("--providers", "aten")
@@ -47,6 +48,7 @@ def output_layers(plan):
 
 
 @unittest.skipUnless(has_products(), "libdcrun_onednn.so was not built (DCC_WITH_ONEDNN)")
+@rotation.taking_turns(2)
 class Providers(unittest.TestCase):
     def test_models_train_where_there_is_no_libtorch(self):
         for preset in (("mlp",), ("tiny-llama",), ("small-reformer",), ("tiny-llama", "--dtype", "bfloat16")):
