@@ -63,9 +63,6 @@ class SumFinder {
   const TensorType& type(ValueId value) const { return graph_.value(value).type; }
   const Node& maker(ValueId value) const { return graph_.node(graph_.value(value).producer); }
   int place(NodeId id) const { return position_[id.index()]; }
-  bool is_read_once(ValueId value) const {
-    return graph_.value(value).uses.size() == 1 && !is_output(graph_, value);
-  }
   bool is_output_through_views(ValueId value) const {
     return is_read(graph_, value, [](NodeId) { return false; });
   }
@@ -75,7 +72,7 @@ class SumFinder {
     sum.addition = addition.id;
     const TensorType& result = type(addition.results[0]);
     ValueId value = addition.operands[side];
-    while (is_read_once(value) && is_in_order(type(value), result)) {
+    while (is_read_once(graph_, value) && is_in_order(type(value), result)) {
       const Node& made = maker(value);
       if (is_product(made)) {
         sum.product = made.id;
@@ -96,7 +93,7 @@ class SumFinder {
   bool finds_added(ValueId value, const TensorType& of_product, Sum& sum) const {
     bool is_once = true;
     while (is_in_order(type(value), of_product)) {
-      is_once = is_once && is_read_once(value);
+      is_once = is_once && is_read_once(graph_, value);
       const Node& made = maker(value);
       const bool is_known = place(made.id) < place(sum.product);
       const bool has_shape = type(value).shape == of_product.shape;

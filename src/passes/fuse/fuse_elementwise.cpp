@@ -17,6 +17,7 @@
 #include "src/passes/fuse/move_to_operands.h"
 #include "src/passes/fuse/push_slices.h"
 #include "src/passes/fuse/sibling_groups.h"
+#include "src/passes/fuse/value_readers.h"
 #include "src/passes/fuse/write_as_read.h"
 #include "src/passes/pass.h"
 
@@ -27,19 +28,6 @@ using ir::Graph;
 using ir::Node;
 using ir::NodeId;
 using ir::ValueId;
-
-// Views of the value that come before `place`, in an order in which each follows what it is of.
-void collect_views(const Graph& graph, ValueId value, const std::vector<int>& position, int place,
-                   std::vector<NodeId>& views) {
-  for (const ir::Use& use : graph.value(value).uses) {
-    const Node& reader = graph.node(use.node);
-    if (!ir::is_plain_view(reader) || position[use.node.index()] > place) continue;
-    views.push_back(use.node);
-    for (const ValueId seen : reader.results) {
-      if (seen.valid()) collect_views(graph, seen, position, place, views);
-    }
-  }
-}
 
 bool is_known(const cost::Estimate& estimate) {
   return estimate.source == cost::Source::Measured || estimate.source == cost::Source::Learned;
@@ -286,9 +274,7 @@ Joining fuse_program(Graph& graph, int64_t most_operators, const Joining& joinin
     });
   }
   std::ranges::move(others, std::back_inserter(groups));
-  std::vector<int> position(graph.node_capacity());
-  int next = 0;
-  for (NodeId id = graph.first(); id.valid(); id = graph.next(id)) position[id.index()] = next++;
+  const std::vector<int> position = positions(graph);
   std::ranges::sort(groups, {}, [&](const ElementwiseGroup& group) {
     return position[group.members.back().index()];
   });

@@ -14,6 +14,7 @@
 #include "src/base/text.h"
 #include "src/ir/builder.h"
 #include "src/ir/effects.h"
+#include "src/passes/fuse/product_node.h"
 #include "src/passes/fuse/value_readers.h"
 #include "src/passes/pass.h"
 
@@ -69,10 +70,6 @@ class OutputLayerMatch {
     return false;
   }
 
-  bool is_product(const Node& node) const {
-    return node.kind == OpKind::Aten && node.provider == base::Provider::Native &&
-           node.overload == "aten.mm.default";
-  }
   bool is_same(ValueId a, ValueId b) const {
     const TensorType &x = type(a), &y = type(b);
     return root(a) == root(b) && x.dtype == y.dtype && x.shape == y.shape &&

@@ -108,16 +108,6 @@ class PairFinder {
   const std::vector<int>& position_;
 };
 
-// Views of the value that come before `later`, each behind what it is a view of.
-void collect_views(const Graph& graph, ValueId value, NodeId later,
-                   const std::vector<int>& position, std::vector<NodeId>& views) {
-  for (const ir::Use& use : graph.value(value).uses) {
-    if (position[use.node.index()] > position[later.index()]) continue;
-    views.push_back(use.node);
-    collect_views(graph, graph.node(use.node).results[0], later, position, views);
-  }
-}
-
 // Views behind `earlier` that the value is made through, the last one first.
 std::vector<NodeId> views_behind(const Graph& graph, ValueId value, NodeId earlier,
                                  const std::vector<int>& position) {
@@ -155,7 +145,7 @@ bool pair(Graph& graph, NodeId earlier, NodeId later, bool waits, const std::vec
   }
   if (waits) {
     std::vector<NodeId> views;
-    collect_views(graph, old[0], later, position, views);
+    collect_views(graph, old[0], position, position[later.index()], views);
     for (const NodeId view : views) graph.move_before(view, later);
   } else {
     for (const ValueId operand : graph.node(later).operands) {

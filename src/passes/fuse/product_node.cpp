@@ -7,13 +7,6 @@ bool is_product(const ir::Node& node) {
          node.overload == "aten.mm.default";
 }
 
-std::vector<int> positions(const ir::Graph& graph) {
-  std::vector<int> all(graph.node_capacity());
-  int next = 0;
-  for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) all[id.index()] = next++;
-  return all;
-}
-
 bool fused_pays(const ir::Graph& graph, const ir::Node& fused, std::span<const ir::NodeId> apart,
                 const PassContext& context) {
   if (context.options.fuse_products == FuseProducts::Always) return true;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <span>
-#include <vector>
 
 #include "src/cost/cost_model.h"
 #include "src/ir/graph.h"
@@ -12,9 +11,6 @@ namespace dc::passes {
 
 // aten.mm of the runtime's own, of f32 or bf16.
 bool is_product(const ir::Node& node);
-
-// By node: its place in program order.
-std::vector<int> positions(const ir::Graph& graph);
 
 // Whether `fused` is to stand for the kernels `apart`, as FuseProducts says.
 bool fused_pays(const ir::Graph& graph, const ir::Node& fused, std::span<const ir::NodeId> apart,

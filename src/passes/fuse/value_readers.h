@@ -1,7 +1,8 @@
-// Who reads a value, and views that nothing reads.
+// Who reads a value, its views, and in which order nodes come.
 #pragma once
 
 #include <algorithm>
+#include <vector>
 
 #include "src/ir/effects.h"
 #include "src/ir/graph.h"
@@ -10,6 +11,34 @@ namespace dc::passes {
 
 inline bool is_output(const ir::Graph& graph, ir::ValueId value) {
   return graph.outputs.contains(value);
+}
+
+// By one node, as one of its operands, and it is no output.
+inline bool is_read_once(const ir::Graph& graph, ir::ValueId value) {
+  return graph.value(value).uses.size() == 1 && !is_output(graph, value);
+}
+
+// By node: its place in program order.
+inline std::vector<int> positions(const ir::Graph& graph) {
+  std::vector<int> all(graph.node_capacity());
+  int next = 0;
+  for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) all[id.index()] = next++;
+  return all;
+}
+
+// Adds plain views of the value that come no later than `place`, in an order in which each follows
+// what it is of.
+inline void collect_views(const ir::Graph& graph, ir::ValueId value,
+                          const std::vector<int>& position, int place,
+                          std::vector<ir::NodeId>& views) {
+  for (const ir::Use& use : graph.value(value).uses) {
+    const ir::Node& reader = graph.node(use.node);
+    if (!ir::is_plain_view(reader) || position[use.node.index()] > place) continue;
+    views.push_back(use.node);
+    for (const ir::ValueId seen : reader.results) {
+      if (seen.valid()) collect_views(graph, seen, position, place, views);
+    }
+  }
 }
 
 // Whether the value or a view of it is an output, or is read by a node of which reads(id) is true.

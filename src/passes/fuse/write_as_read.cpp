@@ -17,10 +17,6 @@ using ir::Node;
 using ir::NodeId;
 using ir::ValueId;
 
-bool is_read_once(const Graph& graph, ValueId value) {
-  return graph.value(value).uses.size() == 1 && !is_output(graph, value);
-}
-
 // Whether it is computed element by element, or puts parts in their places.
 bool can_write_anywhere(const Graph& graph, const Node& maker) {
   return is_fusible(graph, maker) || !placed_parts(graph, maker).empty();

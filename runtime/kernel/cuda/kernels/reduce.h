@@ -154,9 +154,9 @@ inline A row_total(A total) {
     return all[0];
   }
 }
-// What the kBlockThreads / kResultsOfBlock threads of a column have, whose lanes are
-// kResultsOfBlock threads apart, folded in order: put(k, total) for each of the thread's kCount
-// columns, in some thread, which is told which thread's columns it has.
+// Folds kCount columns of each of kResultsOfBlock threads over the threads of the block that share
+// them, which are kResultsOfBlock apart, in their order. Calls put(thread, k, total) once for each
+// column k of each of these threads, in any thread of the block; with one column each, in its own.
 template <typename Fold, int kCount, typename A, typename Put>
 inline void for_each_column(const A (&totals)[kCount], Put put) {
   constexpr unsigned kColumns = kResultsOfBlock, kLanes = kBlockThreads / kColumns;
