@@ -71,17 +71,16 @@ void NcclLink::close() {
 }
 
 void NcclLink::fail(Status why) {
-  NcclComm handle = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    const bool explains = !failure_.ok() && why.kind() == ErrorKind::PeerDied &&
-                          failure_.kind() != ErrorKind::PeerDied;
-    if (failure_.ok() || explains) failure_ = std::move(why);
-    std::swap(handle, handle_);
-  }
-  if (handle == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  const bool explains =
+      !failure_.ok() && why.kind() == ErrorKind::PeerDied && failure_.kind() != ErrorKind::PeerDied;
+  if (failure_.ok() || explains) failure_ = std::move(why);
+  if (handle_ == nullptr) return;
   device_.use();
-  (void)library_.abort(handle);
+  // Locked: until it returns NCCL uses streams and memory, and who learns of the failure frees
+  // them.
+  (void)library_.abort(handle_);
+  handle_ = nullptr;
 }
 
 Status NcclLink::failure() const {

@@ -206,7 +206,8 @@ int issue_group() {
   ++state->under_way;
   done.comm->join();
   done.comm->background = std::thread([=, stream = done.stream, all = done.transfers] {
-    std::this_thread::sleep_for(microseconds(state->groups * 37 % 200));
+    std::this_thread::sleep_for(
+        microseconds(number_of("DOUBLE_NCCL_ISSUE_US", state->groups * 37 % 200)));
     stream->add([=] {
       if (error != 0) state->result = error;
       transfer(*state, all);

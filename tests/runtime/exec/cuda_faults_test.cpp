@@ -131,6 +131,18 @@ TEST_P(CudaFaults, ARankThatIsKilledIsNamedByItsPeers) {
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(20));
 }
 
+// NCCL still gives the stream what it was asked for when the rank learns that a peer is gone: the
+// stream, and what it records, must be there until NCCL is ended.
+TEST(CudaFaultsOfNcclAborts, WaitForWhatNcclStillIssues) {
+  setenv("DOUBLE_NCCL_ISSUE_US", "300000", 1);
+  Fault fault;
+  fault.before_step = [](int) { raise(SIGKILL); };
+  const auto ends = ends_of(Carrier::Nccl, fault);
+  unsetenv("DOUBLE_NCCL_ISSUE_US");
+  EXPECT_EQ(ends[0].code, 83) << ends[0].text;
+  EXPECT_THAT(ends[0].text, HasSubstr("rank 1"));
+}
+
 // A GPU whose calls fail from one on, as after an Xid: of a rank that issues its step, waits for
 // it, or orders its streams.
 class CudaFaultsOfLostGpus : public testing::TestWithParam<std::tuple<Carrier, const char*>> {};
