@@ -21,6 +21,7 @@ namespace {
 // Of default_effort(), up to so many nodes; of larger models in proportion less.
 constexpr int64_t kLeastEffort = 40, kLeastOfAll = 8;
 constexpr int64_t kManyNodes = 50'000;
+constexpr int64_t kNearEnd = 101;  // per cent of the best's time
 
 using base::Result;
 using base::Status;
@@ -172,14 +173,27 @@ class Search {
     return {};
   }
 
-  // What memory buys by more exchanges. Passes that take it as it comes plan for less.
+  // What memory buys by more exchanges: of the best, then of the best of each other way to use
+  // memory that is near it, as few exchanges say little of what more of them find. Passes that take
+  // memory as it comes plan for less.
   Status refine() {
     if (state_.best().chain.empty() || trials().is_at_bound()) return {};
     const Candidate before = state_.best();
     if (!state_.decides_jointly())
       return state_.score().fits ? descent_.plan_for_less(before) : Status();
-    const Chain longer = with(before.chain, *find_exchanges(before.chain)->pass, kLastExchanges);
-    return state_.try_next({longer, before.planned}).status();
+    const base::Nanos time = state_.score().time;
+    DC_RETURN_IF_ERROR(exchange_longer(before));
+    for (const Keeping other : {Keeping::Jointly, Keeping::Parameters, Keeping::AllActivations}) {
+      const Trial& near = trials().best_of(other);
+      if (other != keeping_of(before.chain) && !near.empty() &&
+          near.score.time.v / kNearEnd <= time.v / 100)
+        DC_RETURN_IF_ERROR(exchange_longer(near.candidate));
+    }
+    return {};
+  }
+  Status exchange_longer(const Candidate& from) {
+    const Chain longer = with(from.chain, *find_exchanges(from.chain)->pass, kLastExchanges);
+    return state_.try_next({longer, from.planned}).status();
   }
 
   SearchState state_;

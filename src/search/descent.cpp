@@ -64,7 +64,8 @@ Status Descent::run_otherwise(int tries) {
   for (const Keeping other :
        {Keeping::Jointly, Keeping::Parameters, Keeping::AllActivations, Keeping::Apart}) {
     const Trial& best = state_.trials().best_of(other);
-    if (other != keeping_of(state_.best().chain) && !best.empty() &&
+    // What costs the same as the best is the same schedule.
+    if (other != keeping_of(state_.best().chain) && !best.empty() && best.score != state_.score() &&
         best.score.time.v / kNearOtherwise <= state_.score().time.v / 100)
       near.push_back(other);
   }

@@ -63,6 +63,13 @@ base::Result<bool> SearchState::is_tight(const passes::Chain& chain) {
   return most > least && moves.budget < least + (most - least) / 2;
 }
 
+base::Result<bool> SearchState::keeps_all(const passes::Chain& chain) {
+  const passes::PassCall* recompute = find_call(chain, "recompute");
+  if (!recompute || recompute->argument) return !recompute;
+  DC_ASSIGN_OR_RETURN(const RecomputeMoves moves, recompute_moves(without_exchanges(chain)));
+  return moves.range.most > moves.range.least && moves.budget >= moves.range.most;
+}
+
 base::Result<RecomputeMoves> SearchState::recompute_moves(const passes::Chain& chain) {
   if (!options_.memory() || options_.recompute != passes::Recompute::Auto ||
       find_exchanges(chain) || !find_call(chain, "recompute"))

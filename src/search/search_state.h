@@ -58,6 +58,8 @@ class SearchState {
   // Whether the budget asks for more than half of what recomputing can save. Then what is made
   // again is better decided together with what is gathered again.
   base::Result<bool> is_tight(const passes::Chain& chain);
+  // Whether the chain makes nothing again, as the budget asks for nothing.
+  base::Result<bool> keeps_all(const passes::Chain& chain);
   // Empty ones where nothing limits the memory, or where the user or exchanges say what is
   // recomputed.
   base::Result<RecomputeMoves> recompute_moves(const passes::Chain& chain);

@@ -66,13 +66,15 @@ Status try_fusions(SearchState& state) {
   return {};
 }
 
-// The best with nothing made again, where that may fit.
+// The best with nothing made again, where that may fit and it is not so already.
 Status try_all_activations(SearchState& state) {
   Trials& trials = state.trials();
   const Chain& from = state.best().chain;
   if (!state.score().fits || !state.decides_jointly() || !find_call(from, "recompute") ||
       state.options().recompute != passes::Recompute::Auto || trials.done())
     return {};
+  DC_ASSIGN_OR_RETURN(const bool is_so, state.keeps_all(from));
+  if (is_so) return {};
   return trials.try_if_it_may_fit(trials.whole(with_all_activations(from))).status();
 }
 
