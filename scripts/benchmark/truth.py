@@ -47,7 +47,7 @@ CALIBRATION = ("--chain", "zero3", "--grad-accum", "2")
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Cases that differ in their chains; `auto@1.1`: with a budget of 1.1 times what zero3 needs."""
+    """Cases that differ in their chains; `auto@1.1`: with a budget of 1.1 times what zero3 needs. `disk`: with room to offload to."""
 
     model: str
     world: int
@@ -56,6 +56,7 @@ class Group:
     clipped: bool = True
     accumulation: int = 1
     profile: tuple = ()  # (world, rate) of the lab that was profiled, if not the one that runs
+    disk: bool = False
 
     def profiled(self):
         return self.profile or (self.world, self.rate)
@@ -74,7 +75,8 @@ class Group:
 
     def name(self):
         profiled = f", profile of {self.profile[0]} at {self.profile[1]}" if self.profile else ""
-        return f"{self.model} {self.world} at {self.rate}{profiled}, {'clipped' if self.clipped else 'free'} x {self.accumulation}"
+        disk = ", with a disk" if self.disk else ""
+        return f"{self.model} {self.world} at {self.rate}{profiled}{disk}, {'clipped' if self.clipped else 'free'} x {self.accumulation}"
 
 
 GROUPS = (
@@ -84,6 +86,7 @@ GROUPS = (
     Group("small-llama", 2, FAST, "zero1 zero3 fsdp deepcompile-p deepcompile-ps auto auto@1.05"),
     Group("small-llama", 2, FAST, "zero0 zero2 fsdp auto", clipped=False),
     Group("small-llama", 2, FAST, "fsdp auto", accumulation=2),
+    Group("small-llama", 2, FAST, "auto@0.9 auto@0.8", disk=True),
     Group("gpt2", 2, FAST, "zero0 zero1 zero3 fsdp deepcompile-s auto auto@1.05"),
     Group("mixtral", 2, FAST, "zero0 zero2 zero3 fsdp auto"),
     Group("small-llama", 3, FAST, "zero0 zero1 zero3 fsdp deepcompile-ps auto", profile=(2, FAST)),
@@ -180,10 +183,11 @@ class Truth:
         if factor:
             need = lab.compile(group.model, profile, "--chain", "zero3", name="need", clipped=group.clipped)[1]
             options += ["--memory", str(int(float(factor) * need["memory"]["arena_bytes"]["device"]))]
+        options += ["--offload-space", "disk"] if group.disk else []
         if group.accumulation > 1:
             options += ["--grad-accum", str(group.accumulation)]
         plan, _ = lab.compile(group.model, profile, *options, name=name, clipped=group.clipped)
-        measured = self.measure(lab, plan, group.model)
+        measured = self.measure(lab, plan, group.model, *(("--offload-dir", self.folder) if group.disk else ()))
         self.results.add({"name": name, "plan": plan, **measured})
         return f"{measured['measured_ms']:.0f} ms"
 
