@@ -16,6 +16,7 @@ from torch.fx.traceback import annotate, preserve_node_meta
 from .bags import by_rows
 from .data_attribute import assignable_data, take_back
 from .decompositions import as_kernels
+from .dropouts import by_elements
 from .errors import ExportError
 from .left_out import HOOK_CURE, LeftOut, Untouched, noticed, require_no_backward_hooks
 from .margins import by_margins
@@ -136,6 +137,7 @@ def _capture(step, flat_inputs, root):
         stack.enter_context(_marked_modules(step, root))
         stack.enter_context(preserve_node_meta())
         stack.enter_context(by_steps())
+        stack.enter_context(by_elements())
         stack.enter_context(by_rows())
         stack.enter_context(by_margins())
         stack.enter_context(as_kernels())

@@ -95,6 +95,23 @@ bool attention(const KernelTensors& tensors) {
   });
 }
 
+// CUDA's operators: a causal mask ends with the last key, not with the one at the query's place as
+// the kernels have it. The state of their random numbers comes last; without dropout it is not
+// read.
+bool attention_of_equal_lengths(const KernelTensors& tensors) {
+  const auto& inputs = tensors.inputs;
+  constexpr size_t kForward = 3, kBackward = 6;
+  if (inputs.size() < kForward) return false;
+  const size_t first = inputs.size() == kForward ? 0 : 1;  // queries; before them the gradient
+  const size_t count = std::min(inputs.size(), kBackward);
+  return std::all_of(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(count),
+                     [](const TensorMeta& input) {
+                       return is_small_floating(input) && input.numel() > 0 &&
+                              input.shape.size() >= 3;
+                     }) &&
+         inputs[first].shape[2] == inputs[first + 1].shape[2];
+}
+
 bool embedding(const KernelTensors& tensors) {
   return tensors.inputs.size() == 2 && tensors.inputs[0].shape.size() == 2 &&
          is_index(tensors.inputs[1]);

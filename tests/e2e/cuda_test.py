@@ -143,6 +143,17 @@ class CudaTest(unittest.TestCase):
                 self.assertEqual(again.numbers(), got.numbers())
                 self.assertEqual(again.tensors(), got.tensors())
 
+    def test_archives_with_cuda_attention(self):
+        """`--attention cuda-flash` calls CUDA's operators by name: the kernels of the CPU's, so the same bits, on CPUs and on GPUs."""
+        double = environment(DOUBLE_PAUSE_US="0")
+        numbers, tensors = {}, {}
+        for attention, options in itertools.product(("cpu", "cuda-flash"), ((), CUDA)):
+            model = running.archive("tiny-llama", "--dtype", "bfloat16", "--attention", attention)
+            got = running.train(running.compile_plan(model, 2, 3), model, 2, 2, *options, environment=double)
+            with self.subTest(attention=attention, options=options):
+                self.assertEqual(got.numbers(), numbers.setdefault(options, got.numbers()))
+                self.assertEqual(got.tensors(), tensors.setdefault(options, got.tensors()))
+
     def test_products_that_add_and_pairs_of_them(self):
         """In plans for GPUs alone. Near the CPU's numbers, which PyTorch has; equal bits over chains and ZeRO stages."""
         double = environment(DOUBLE_PAUSE_US="0")

@@ -42,6 +42,18 @@ class OfViews(Masked):
         return (self.dropout(self.first.t()).sum() + self.dropout(self.second[:, ::2]).sum()) * scale.sum()
 
 
+class OneOf(torch.nn.Module):
+    """loss = (sum of dropout(values)) * scale, the values all 1: its gradients say what was dropped."""
+
+    def __init__(self, dropout, shape):
+        super().__init__()
+        self.values = torch.nn.Parameter(torch.ones(shape))
+        self.dropout = dropout
+
+    def forward(self, scale):
+        return self.dropout(self.values * 1).sum() * scale.sum()  # times 1: one that works in place may not write to a leaf
+
+
 @functools.cache
 def archive(probability, model=Masked):
     path = running.fresh(".pt2")
@@ -111,6 +123,36 @@ class StatisticsTest(unittest.TestCase):
                     trials += ELEMENTS - distance
                 keep = (1 - p) ** 2
                 self.assertLess(deviations(both, keep * trials, keep, trials), 7)  # pairs overlap: a little wider
+
+
+class OtherKindsTest(unittest.TestCase):
+    """Dropout of whole channels, and alpha dropout: the archive equals the module to the bit, masks included, and in runs what is kept and what
+    is dropped has torch's gradients."""
+
+    def test_kinds(self):
+        p, nn = 0.4, torch.nn
+        cases = (
+            (nn.Dropout1d(p), (64, 65, 3), 2),
+            (nn.Dropout2d(p, inplace=True), (64, 65, 2, 3), 2),
+            (nn.Dropout3d(p), (64, 65, 2, 1, 2), 2),
+            (nn.AlphaDropout(p), (64, 65), 2),
+            (nn.FeatureAlphaDropout(p), (64, 65, 4), 2),
+        )
+        for dropout, shape, drawn in cases:
+            with self.subTest(dropout=dropout):
+                path, data = running.fresh(".pt2"), running.fresh(".safetensors")
+                model = OneOf(dropout, shape)
+                report = export_train_step(model, {"scale": torch.ones(1)}, path)
+                self.assertIn("equal eager exactly", report.check)
+                save_file({"scale": torch.ones(2)}, data)
+                plan = running.compile_plan(path, 1, 0, config=running.train_config(optimizer={"kind": "sgd", "lr": 1.0}))
+                got = 1 - load_file(running.train(plan, path, 1, 1, data=data).saved)["values"]
+                (expected,) = torch.autograd.grad(model(torch.ones(1)), model.values)
+                kept = got != 0
+                self.assertTrue(torch.equal(got, expected.max() * kept))
+                of_draws = kept.flatten(drawn).float().mean(-1) if kept.dim() > drawn else kept.float()
+                self.assertTrue(torch.equal(of_draws, of_draws.round()), "a channel is kept or dropped as a whole")
+                self.assertLess(deviations(of_draws.sum(), (1 - p) * of_draws.numel(), p, of_draws.numel()), 5)
 
 
 class DifferenceTest(unittest.TestCase):

@@ -105,6 +105,13 @@ constexpr KernelRow kRows[] = {
      "grad_output=bf16[2,5,9] input=bf16[2,3,9] weight=bf16[5,3,3] stride=[1] padding=[1] "
      "dilation=[1] transposed=false output_padding=[0] groups=1 -> - bf16[5,3,3] -"},
 
+    {"aten._scaled_dot_product_flash_attention.default",
+     "query=bf16[1,4,9,16] key=bf16[1,2,9,16] value=bf16[1,2,9,16] dropout_p=0.0 is_causal=true "
+     "return_debug_mask=false scale=0.5 -> bf16[1,4,9,16] f32[1,4,9]"},
+    {"aten._scaled_dot_product_flash_attention_backward.default",
+     "grad_out=bf16[1,4,9,16] query=bf16[1,4,9,16] key=bf16[1,2,9,16] value=bf16[1,2,9,16] "
+     "out=bf16[1,4,9,16] logsumexp=f32[1,4,9] max_q=9 max_k=9 dropout_p=0.0 is_causal=true "
+     "philox_seed=i64[2] philox_offset=i64[] -> bf16[1,4,9,16] bf16[1,2,9,16] bf16[1,2,9,16]"},
     {"aten._scaled_dot_product_flash_attention_for_cpu.default",
      "query=f32[2,4,5,8] key=f32[2,2,9,8] value=f32[2,2,9,8] dropout_p=0.0 is_causal=false "
      "attn_mask=f32[1,1,5,9] -> f32[2,4,5,8] f32[2,4,5]"},

@@ -355,7 +355,17 @@ Made attention_backward_kernel(Workshop& workshop, Call& call, int32_t stream) {
   return workshop.kernel(std::move(launches));
 }
 
+// Of CUDA's operators.
+template <Made (*make)(Workshop&, Call&, int32_t)>
+Made square(Workshop& workshop, Call& call, int32_t stream) {
+  native::require_square_causal_mask(call);
+  return make(workshop, call, stream);
+}
+
 constexpr ModelKernelRow kAttentionRows[] = {
+    {"aten._scaled_dot_product_flash_attention.default", square<attention_kernel>},
+    {"aten._scaled_dot_product_flash_attention_backward.default",
+     square<attention_backward_kernel>},
     {"aten._scaled_dot_product_flash_attention_for_cpu.default", attention_kernel},
     {"aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
      attention_backward_kernel},

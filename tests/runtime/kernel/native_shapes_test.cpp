@@ -176,6 +176,12 @@ const Step kAttention = {
     "aten._scaled_dot_product_flash_attention_for_cpu.default",
     {{"query", {{1, 4, 5, 8}}}, {"key", {{1, 2, 9, 8}}}, {"value", {{1, 2, 9, 8}}}},
     {{{1, 4, 5, 8}}, {{1, 4, 5}}}};
+// Its causal mask ends with the last key.
+const Step kCudaAttention = {
+    "aten._scaled_dot_product_flash_attention.default",
+    {{"query", {{1, 4, 5, 8}}}, {"key", {{1, 2, 5, 8}}}, {"value", {{1, 2, 5, 8}}}},
+    {{{1, 4, 5, 8}}, {{1, 4, 5}}},
+    {int_arg("is_causal", 1)}};
 const Step kSum = {"aten.sum.default", {{"self", {{}}}}, {{{}}}};
 const Step kSumOfTwo = {"aten.sum.default", {{"self", {{4, 8}}}}, {{{}}}};
 const Step kSumOfRows = {
@@ -321,6 +327,11 @@ const Case kCases[] = {
      [](Step& step) {
        step.operands[1].meta = {{1, 2, kEndless, 8}, DType::F32, {0, 0, 0, 1}};
        step.operands[2].meta = {{1, 2, kEndless, 8}, DType::F32, {0, 0, 0, 1}};
+     }},
+    {"cuda_attention_more_keys", kCudaAttention,
+     [](Step& step) {
+       step.operands[1].meta = {{1, 2, 9, 8}};
+       step.operands[2].meta = {{1, 2, 9, 8}};
      }},
     {"sum_no_result", kSum, result(0, {{0}})},
     {"sum_more_dims", kSumOfTwo, result(0, {{0, 0, 0}})},

@@ -314,7 +314,16 @@ Made make_attention_backward(Call& call) {
   return call.finish<AttentionBackward>(a, tensors, scratch);
 }
 
+// Of CUDA's operators.
+template <Made (*make)(Call&)>
+Made square(Call& call) {
+  require_square_causal_mask(call);
+  return make(call);
+}
+
 constexpr Row kRows[] = {
+    {"aten._scaled_dot_product_flash_attention.default", square<make_attention>},
+    {"aten._scaled_dot_product_flash_attention_backward.default", square<make_attention_backward>},
     {"aten._scaled_dot_product_flash_attention_for_cpu.default", make_attention},
     {"aten._scaled_dot_product_flash_attention_for_cpu_backward.default", make_attention_backward},
 };

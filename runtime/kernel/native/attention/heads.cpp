@@ -242,6 +242,8 @@ AttentionCall::AttentionCall(Call& call, const BoundTensor& query, const BoundTe
   call.require(call.ok() && query.sizes.size() == 4 && key.sizes.size() == 4,
                "queries and keys must have four dims");
   call.require(call.number("dropout_p", 0) == 0, "dropout inside attention has no native kernel");
+  call.require(call.integer("return_debug_mask", 0) == 0,
+               "the mask of dropout has no native kernel");
   if (!call.ok()) return;
   batch = query.sizes[0];
   heads = query.sizes[1];
@@ -263,6 +265,13 @@ AttentionCall::AttentionCall(Call& call, const BoundTensor& query, const BoundTe
   call.require(whole.has_value() && base::is_floating(given->dtype),
                "the mask does not broadcast to the scores, or is not floating-point");
   if (call.ok()) mask = HeadRows(*whole);
+}
+
+void require_square_causal_mask(Call& call) {
+  const BoundTensor query = call.tensor("query"), key = call.tensor("key");
+  if (!call.ok() || call.integer("is_causal", 0) == 0) return;
+  call.require(query.sizes.size() == 4 && key.sizes.size() == 4 && query.sizes[2] == key.sizes[2],
+               "queries and keys of a causal mask must be of one length");
 }
 
 void AttentionCall::scale_and_mask(const ScoreRows& scores, int64_t in_batch, int64_t head,

@@ -125,4 +125,8 @@ struct AttentionCall {
   std::optional<HeadRows> mask;  // added to scores
 };
 
+// For CUDA's operators, whose causal mask ends with the last key: refuses one of queries and keys
+// of different lengths.
+void require_square_causal_mask(Call& call);
+
 }  // namespace dc::runtime::kernel::native
