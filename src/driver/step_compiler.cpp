@@ -148,8 +148,7 @@ Result<StepCompiler::Choice> StepCompiler::search(const passes::Options& options
                                                   const std::set<std::string>& left_out) const {
   // Without a limit every schedule fits.
   const bool first_fit = until_ == SearchUntil::Fits && options.memory();
-  const int effort = options_.search_effort.value_or(
-      search::default_effort(step_, options.offload_space.has_value()));
+  const int effort = options_.search_effort.value_or(search::default_effort(step_, options));
   DC_ASSIGN_OR_RETURN(std::optional<search::EarlierChain> earlier,
                       earlier_chain(options_.start_from));
   DC_ASSIGN_OR_RETURN(search::SearchResult found,

@@ -19,7 +19,7 @@ namespace dc::search {
 namespace {
 
 // Of default_effort(), up to so many nodes; of larger models in proportion less.
-constexpr int64_t kLeastEffort = 40, kLeastOfAll = 8;
+constexpr int64_t kLeastEffort = 33, kLeastOfAll = 8;
 constexpr int64_t kManyNodes = 50'000;
 constexpr int64_t kNearEnd = 101;  // per cent of the best's time
 
@@ -34,7 +34,7 @@ class Search {
   Search(const ir::Step& imported, const passes::Options& options, const cost::CostModel& cost,
          const SearchOptions& asked)
       : state_(imported, options, cost, asked), named_(state_), descent_(state_) {
-    trials().set_effort(asked.effort - kept_for_end(asked.effort));
+    trials().set_effort(parts() - kept_for_end());
   }
 
   // Starts and named chains.
@@ -59,14 +59,13 @@ class Search {
   // From the best of them.
   Status finish() {
     if (is_refused()) return {};
-    const int effort = state_.asked().effort, end = effort - kept_for_end(effort);
-    const int otherwise = effort / 5;
+    const int end = parts() - kept_for_end(), otherwise = parts() / 5;
     trials().set_effort(end - otherwise);
     DC_RETURN_IF_ERROR(descent_.run());
-    DC_RETURN_IF_ERROR(descent_.run_otherwise(std::min(otherwise, end - trials().simulated())));
+    DC_RETURN_IF_ERROR(descent_.run_otherwise(std::min(otherwise, end - trials().spent())));
     trials().set_effort(end);
     DC_RETURN_IF_ERROR(descent_.run());
-    trials().set_effort(trials().simulated() + kept_for_end(effort));
+    trials().set_effort(trials().spent() + kept_for_end());
     DC_RETURN_IF_ERROR(refine());
     if (state_.asked().earlier && !state_.is_enough()) {
       DC_ASSIGN_OR_RETURN(earlier_, try_earlier_plan(state_, *state_.asked().earlier,
@@ -89,6 +88,7 @@ class Search {
                        state_.score().fits,
                        named_.best(),
                        trials().simulated(),
+                       trials().spent(),
                        trials().cut_short(),
                        smallest_,
                        trials().refused(),
@@ -104,7 +104,9 @@ class Search {
  private:
   Trials& trials() { return state_.trials(); }
 
-  static int kept_for_end(int effort) { return std::min(effort / 8, 3); }
+  // Of effort, as Trials counts it.
+  int parts() const { return state_.asked().effort * Trials::kWorkOfOne; }
+  int kept_for_end() const { return std::min(state_.asked().effort / 8, 3) * Trials::kWorkOfOne; }
 
   // A budget that the bound says is out of reach, and the smallest plan too.
   bool is_refused() const { return smallest_ && smallest_->bytes > state_.options().memory()->v; }
@@ -214,6 +216,7 @@ bool is_beaten(const SearchState& one, const SearchState& other) {
 SearchResult joined(SearchResult one, SearchResult other) {
   if (other.fits && (!one.fits || other.time < one.time)) std::swap(one, other);
   one.simulated += other.simulated;
+  one.spent += other.spent;
   one.bound = std::min(one.bound, other.bound);
   one.cut_short = one.cut_short || other.cut_short;
   if (other.smallest && (!one.smallest || other.smallest->bytes < one.smallest->bytes))
@@ -224,10 +227,12 @@ SearchResult joined(SearchResult one, SearchResult other) {
 
 }  // namespace
 
-int default_effort(const ir::Step& imported, bool may_offload) {
-  constexpr int64_t kNodes = 800'000;
+int default_effort(const ir::Step& imported, const passes::Options& options) {
+  constexpr int64_t kNodes = 650'000;
+  constexpr int64_t kNodesOfParameter = 8;  // that passes add: gathers, reductions, an update
+  const bool may_offload = options.offload_space.has_value();
   const int64_t most = may_offload ? 1000 : 384;  // there is more to decide
-  int64_t nodes = 1;
+  int64_t nodes = 1 + kNodesOfParameter * static_cast<int64_t>(imported.parameters.size());
   for (const ir::Program& program : imported.programs)
     nodes += static_cast<int64_t>(program.graph.node_count());
   // Of several micro-batches there are two programs, or three with parameters whole through all.
@@ -236,7 +241,10 @@ int default_effort(const ir::Step& imported, bool may_offload) {
       std::clamp<int64_t>(kLeastEffort * kManyNodes / nodes, kLeastOfAll, kLeastEffort * 4 / parts);
   nodes += (parts - 4) * nodes / 4;
   if (may_offload) nodes *= 2;  // what leaves the device takes as long to choose as all the rest
-  return static_cast<int>(std::clamp<int64_t>(kNodes / nodes, least, most));
+  const int64_t effort = std::clamp<int64_t>(kNodes / nodes, least, most);
+  // What is made again is no decision then.
+  const bool decides = options.recompute == passes::Recompute::Auto;
+  return static_cast<int>(decides ? effort : effort - effort / 4);
 }
 
 Result<SearchResult> find_best(const ir::Step& imported, const passes::Options& options,

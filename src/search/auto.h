@@ -3,8 +3,8 @@
 // One search over all decisions under the budget: starts that decide together what memory buys
 // (try_starts.h), the named chains (named_trials.h), then a descent over single decisions
 // (descent.h). Between steps of the same length the one with less communication wins, then the one
-// with less memory. Effort is a count of simulated schedules, so the result is deterministic unless
-// `out_of_time` ends the search.
+// with less memory. Effort is a count of simulated schedules, by their work, so the result is
+// deterministic unless `out_of_time` ends the search.
 #pragma once
 
 #include <functional>
@@ -19,10 +19,11 @@
 
 namespace dc::search {
 
-// Schedules to simulate unless the user says how many: 26, which take about ten seconds for
-// Llama-3-70B, and of smaller models more, in proportion, at most 384; half of that where they may
-// offload. Above 50 000 nodes fewer, in proportion, at least 8.
-int default_effort(const ir::Step& imported, bool may_offload);
+// The effort unless the user says it: 33, or 22 with several micro-batches, which take about ten
+// seconds for Llama-3-70B, and of smaller models more, in proportion, at most 384; half of that
+// where they may offload, three quarters where the user says what is made again. Above 50 000 nodes
+// less, in proportion, at least 8.
+int default_effort(const ir::Step& imported, const passes::Options& options);
 
 // A chain that an earlier plan has, tried at the end. If it is the best so far, the search goes on
 // from it for half the effort more. A result that fits is then no slower than this chain under the
@@ -33,7 +34,9 @@ struct EarlierChain {
 };
 
 struct SearchOptions {
-  int effort = 55;                      // schedules to simulate for each order, at least one
+  // The work of so many schedules that exchanges or offloading decide, for each order, at least
+  // one; other schedules are an eighth to a half of one, by their passes.
+  int effort = 55;
   std::function<bool()> out_of_time;    // asked before each simulation; empty: never
   std::set<std::string> left_out;       // chains that must not be the result
   std::optional<base::Bytes> budget{};  // for the bound, if the options plan for other bytes
@@ -67,6 +70,7 @@ struct SearchResult {
   bool fits = false;        // within the budget
   std::optional<NamedResult> named;  // the best named chain that fits, of those tried
   int simulated = 0;
+  int spent = 0;  // of effort, as Trials counts it: kWorkOfOne for each of SearchOptions::effort
   bool cut_short = false;  // out of time before the end
   // Where nothing fits, and time was left to look for it: as find_smallest() finds it.
   std::optional<SmallestChain> smallest;

@@ -58,7 +58,7 @@ Status Descent::run() {
   return {};
 }
 
-Status Descent::run_otherwise(int tries) {
+Status Descent::run_otherwise(int effort) {
   if (!state_.score().fits || state_.trials().is_at_bound()) return {};
   std::vector<Keeping> near;
   for (const Keeping other :
@@ -69,18 +69,19 @@ Status Descent::run_otherwise(int tries) {
         best.score.time.v / kNearOtherwise <= state_.score().time.v / 100)
       near.push_back(other);
   }
-  const int each = near.empty() ? 0 : tries / static_cast<int>(near.size());
+  const int each = near.empty() ? 0 : effort / static_cast<int>(near.size());
   for (const Keeping other : near) {
-    if (each > 0 && !state_.is_enough()) DC_RETURN_IF_ERROR(run_within(other, each));
+    if (each >= Trials::kWorkOfOne && !state_.is_enough())
+      DC_RETURN_IF_ERROR(run_within(other, each));
   }
   return {};
 }
 
-Status Descent::run_within(Keeping keeping, int tries) {
+Status Descent::run_within(Keeping keeping, int effort) {
   Trials& trials = state_.trials();
   const Candidate from = trials.best_of(keeping).candidate;
   const Trials::Aside before = trials.set_aside();
-  trials.set_effort(trials.simulated() + tries);
+  trials.set_effort(trials.spent() + effort);
   trials.forget(from.chain);  // its layout may be unknown
   DC_RETURN_IF_ERROR(trials.try_candidate(from).status());
   within_ = keeping;
@@ -145,7 +146,8 @@ Status Descent::recompute_otherwise(int step) {
 // More or fewer parameters whole through all micro-batches, in ever smaller steps.
 Status Descent::keep_through_micro_batches() {
   const int64_t bytes = state_.parameter_bytes();
-  int step = kWholeParts / 16;
+  int step = was_whole_ ? 1 : std::max(1, whole_part(state_.best().chain, bytes) / 4);
+  was_whole_ = true;
   while (step > 0 && state_.keeps_through_micro_batches(state_.best().chain) &&
          !state_.trials().done()) {
     const Candidate before = state_.best();
@@ -222,13 +224,16 @@ Status Descent::try_change(const Candidate& from, const Chain& other) {
   return {};
 }
 
+// What memory is used for comes behind the passes about reductions: these help more often.
 std::vector<Chain> Descent::changes(const Chain& chain, size_t decision) const {
-  if (decision > 0 && decision <= passes_.size())
-    return changed(chain, *passes_[passes_.size() - decision], state_.parameter_bytes());
-  if (decision == 0) {
+  constexpr size_t kOfReductions = 3;  // separate-reductions, overlap-update, overlap-reductions
+  const size_t keeping = std::min(kOfReductions, passes_.size());
+  if (decision == keeping) {
     const bool decides = state_.options().recompute == passes::Recompute::Auto;
     return within_ ? std::vector<Chain>() : kept_otherwise(chain, decides);
   }
+  if (const size_t at = decision < keeping ? decision + 1 : decision; at <= passes_.size())
+    return changed(chain, *passes_[passes_.size() - at], state_.parameter_bytes());
   if (decision == passes_.size() + 1) return grouped_otherwise(chain, state_.parameter_bytes());
   return state_.fused_otherwise(chain);
 }

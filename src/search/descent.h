@@ -22,15 +22,15 @@ class Descent {
   // Until the effort ends, the bound is reached, or nothing near is left.
   base::Status run();
   // Then from the best of those that use memory in the other ways (Keeping) where it is near the
-  // best, without leaving that way: what a decision made worse, others may make up for. Tries so
-  // many schedules more.
-  base::Status run_otherwise(int tries);
+  // best, without leaving that way: what a decision made worse, others may make up for. `effort`:
+  // for all of them, as Trials counts it.
+  base::Status run_otherwise(int effort);
   // The schedule made by passes that plan for less: what passes make of a budget is not smooth, and
   // less may be more.
   base::Status plan_for_less(const Candidate& from);
 
  private:
-  base::Status run_within(Keeping keeping, int tries);
+  base::Status run_within(Keeping keeping, int effort);
   base::Status make_faster_ones_fit();
   base::Status recompute_otherwise(int step);
   base::Status keep_through_micro_batches();
@@ -47,7 +47,8 @@ class Descent {
   SearchState& state_;
   const std::vector<const passes::Pass*> passes_;  // that may be added, dropped or resized
   std::optional<Keeping> within_;                  // the only way to use memory
-  int far_ = 0;                   // schedules that were not near the best and led on
+  int far_ = 0;             // schedules that were not near the best and led on
+  bool was_whole_ = false;  // what is whole through all micro-batches was changed in large steps
   std::set<std::string> slower_;  // changes that made a schedule slower, by more than a little
 };
 

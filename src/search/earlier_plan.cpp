@@ -36,7 +36,8 @@ Result<EarlierResult> try_earlier_plan(SearchState& state, const EarlierChain& e
   }
   Trials& trials = state.trials();
   const Trial before = trials.exchange_best({});
-  trials.set_effort(trials.simulated() + std::max(state.asked().effort / 2, kLeastTries));
+  const int tries = std::max(state.asked().effort / 2, kLeastTries);
+  trials.set_effort(trials.spent() + tries * Trials::kWorkOfOne);
   const Status tried = try_anew(trials, state.options().memory(), candidate);
   EarlierResult result{plan, "", trials.score().time, trials.score().fits, false};
   const bool made = !trials.best().chain.empty();

@@ -5,6 +5,9 @@
 namespace dc::search {
 namespace {
 
+constexpr int64_t kFusedAlike = 500;      // parts of a time, of which two differ by at most one
+constexpr int64_t kFusedFarBehind = 103;  // per cent of a chain's time with operators fused as now
+
 int64_t bytes_of_parameters(const ir::Step& step) {
   int64_t bytes = 0;
   for (const ir::Parameter& parameter : step.parameters)
@@ -36,11 +39,18 @@ std::vector<size_t> SearchState::fusions() const {
 
 std::vector<passes::Chain> SearchState::fused_otherwise(const passes::Chain& chain) const {
   std::vector<passes::Chain> result;
+  const int64_t now = of_fusion_[fusion_of(chain)].v;
   for (const size_t fusion : fusions()) {
-    if (fusion != fusion_of(chain)) result.push_back(fused(chain, fusion));
+    const bool is_behind = now != 0 && of_fusion_[fusion].v / kFusedFarBehind > now / 100;
+    if (fusion != fusion_of(chain) && !is_behind) result.push_back(fused(chain, fusion));
   }
   std::erase_if(result, [](const passes::Chain& other) { return other.empty(); });
   return result;
+}
+
+bool SearchState::are_alike(size_t fusion, size_t other) const {
+  const int64_t a = of_fusion_[fusion].v, b = of_fusion_[other].v;
+  return a != 0 && b != 0 && std::abs(a - b) <= std::max(a, b) / kFusedAlike;
 }
 
 base::Result<passes::Chain> SearchState::as_asked(base::Result<passes::Chain> chain) const {

@@ -1,7 +1,9 @@
 // SearchState: what the parts of one search share: what is asked for, and what was tried.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include "src/search/moves.h"
@@ -33,8 +35,12 @@ class SearchState {
 
   // Ways to fuse operators that may be tried (kFusions): only native kernels are fused.
   std::vector<size_t> fusions() const;
-  // The chain with its operators fused in each other way.
+  // The chain with its operators fused in each other way that is not known to be far behind.
   std::vector<passes::Chain> fused_otherwise(const passes::Chain& chain) const;
+  // Whether it made little difference to a chain which of these ways its operators are fused in.
+  bool are_alike(size_t fusion, size_t other) const;
+  // What one chain takes with its operators fused in this way, next to the others.
+  void note_fusion(size_t fusion, base::Nanos time) { of_fusion_[fusion] = time; }
   // The chain, its operators fused in the way that is asked for, if one is.
   base::Result<passes::Chain> as_asked(base::Result<passes::Chain> chain) const;
   bool may_win(const Score& other) const { return !score().fits || other.time < score().time; }
@@ -71,6 +77,7 @@ class SearchState {
   const SearchOptions& asked_;
   const int64_t parameter_bytes_;
   Trials trials_;
+  std::array<base::Nanos, std::size(kFusions)> of_fusion_{};  // 0: not known
 };
 
 }  // namespace dc::search

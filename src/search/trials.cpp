@@ -17,6 +17,16 @@ namespace {
 constexpr int64_t kLittleMore = 8;      // parts, of which the budget has one less
 constexpr int64_t kLittleMissing = 64;  // parts of the budget, of which one is missing
 
+// About the time that its passes behind `schedule` take.
+int work_of(const Chain& chain) {
+  int passes = 0;
+  for (const passes::PassCall& call : chain) {
+    if (makes_exchanges(*call.pass) || offloads(call)) return Trials::kWorkOfOne;
+    if (call.pass->needs == ir::Stage::Scheduled) ++passes;
+  }
+  return std::clamp(passes / 2, 1, Trials::kWorkOfOne);
+}
+
 }  // namespace
 
 bool Score::better_than(const Score& other) const {
@@ -36,6 +46,7 @@ Result<MaybeScore> Trials::try_once(const Candidate& candidate) {
   if (!hopeless.ok()) return nothing_of(candidate.chain, hopeless.status());
   if (*hopeless) return MaybeScore();
   ++simulated_;
+  spent_ += work_of(candidate.chain);
   const Result<ir::Step> made = steps_.made(candidate);
   if (!made.ok()) return nothing_of(candidate.chain, made.status());
   Score score = evaluate(*made);
@@ -126,7 +137,7 @@ void Trials::forget(const Chain& chain) {
 bool Trials::out_of_effort() {
   cut_short_ = cut_short_ || (search_.out_of_time && search_.out_of_time());
   const bool is_enough = search_.first_fit && score().fits;
-  return is_enough || cut_short_ || simulated_ >= effort_;
+  return is_enough || cut_short_ || spent_ + kWorkOfOne > effort_;
 }
 
 Trials::Aside Trials::set_aside() {

@@ -46,7 +46,7 @@ class Trials {
       : options_(options),
         cost_(cost),
         search_(search),
-        effort_(search.effort),
+        effort_(search.effort * kWorkOfOne),
         steps_(imported, options_, cost),
         smallest_(steps_, cost) {}
 
@@ -86,8 +86,12 @@ class Trials {
   // As if the chain had not been tried.
   void forget(const passes::Chain& chain);
 
-  // The effort from here on: schedules in all.
-  void set_effort(int effort) { effort_ = effort; }
+  // Efforts are counted in the work of schedules that exchanges or offloading decide, in parts:
+  // what other chains make takes less time.
+  static constexpr int kWorkOfOne = 8;
+  // The effort from here on: parts in all.
+  void set_effort(int parts) { effort_ = parts; }
+  int spent() const { return spent_; }
   void set_bound(base::Nanos bound) { bound_ = bound; }
   // Nothing slower becomes the best within the budget.
   void set_slowest(base::Nanos slowest) { slowest_ = slowest; }
@@ -138,7 +142,7 @@ class Trials {
   base::Nanos bound_;
   base::Nanos slowest_{INT64_MAX};  // that a result within the budget may be
   base::Nanos least_{INT64_MAX};    // of what fits
-  int simulated_ = 0;
+  int simulated_ = 0, spent_ = 0;
   bool cut_short_ = false;
   std::vector<std::string> refused_;
   base::Status first_error_;

@@ -57,12 +57,14 @@ Status try_each(SearchState& state, std::span<const Start> starts) {
   return {};
 }
 
-// The best with its operators fused in the other ways.
+// The best with its operators fused in the other ways, where that makes a difference.
 Status try_fusions(SearchState& state) {
   const Chain from = state.best().chain;
   if (from.empty()) return {};
-  for (const Chain& other : state.fused_otherwise(from))
-    DC_RETURN_IF_ERROR(state.try_whole(other).status());
+  for (const Chain& other : state.fused_otherwise(from)) {
+    if (!state.are_alike(fusion_of(from), fusion_of(other)))
+      DC_RETURN_IF_ERROR(state.try_whole(other).status());
+  }
   return {};
 }
 
@@ -111,10 +113,16 @@ Status try_joint_starts(SearchState& state) {
     }
     DC_RETURN_IF_ERROR(try_one(chain));
   }
-  DC_RETURN_IF_ERROR(try_all_activations(state));
+  // With parameters whole through all micro-batches it is tried behind these.
+  if (!state.keeps_through_micro_batches(state.best().chain))
+    DC_RETURN_IF_ERROR(try_all_activations(state));
   const auto try_fusions_of = [&](const Chain& from) -> Status {
     if (from.empty()) return {};
     for (const Chain& other : state.fused_otherwise(from)) DC_RETURN_IF_ERROR(try_one(other));
+    for (const size_t fusion : state.fusions()) {
+      const std::optional<Score> score = trials.latest(fused(from, fusion));
+      if (score && score->fits) state.note_fusion(fusion, score->time);
+    }
     return {};
   };
   // Where nothing fits, the smallest is no guide: the first makes all again.

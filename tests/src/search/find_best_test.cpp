@@ -192,7 +192,7 @@ TEST(FindBest, MoreMemoryIsNotSlower) {
     options.offload_space = ir::Space::Host;
     options.ranks_per_host = 2;
     SearchOptions search;
-    search.effort = default_effort(step, true);
+    search.effort = default_effort(step, options);
     const SearchResult found = best(step, options, cost, search);
     ASSERT_TRUE(found.fits) << kib << " KiB";
     EXPECT_LE(found.time.v, before.v + before.v / 200)
@@ -209,7 +209,7 @@ TEST(FindBest, StopsAtItsEffortAndRepeatsItself) {
     SearchOptions search;
     search.effort = effort;
     const SearchResult found = best(step, {}, cost, search), again = best(step, {}, cost, search);
-    EXPECT_LE(found.simulated, effort);
+    EXPECT_LE(found.spent, effort * Trials::kWorkOfOne);
     EXPECT_EQ(passes::print(found.chain), passes::print(again.chain));
     EXPECT_EQ(found.time, again.time);
     EXPECT_LE(found.time.v, before.v + before.v / 1000) << effort;
@@ -241,20 +241,24 @@ TEST(Trials, AChainWhoseStateAloneIsAboveTheBudgetIsNotTried) {
 
 TEST(FindBest, LargerSchedulesAreTriedLessOften) {
   const ir::Step step = imported(2);
-  const int small = default_effort(step, false);
+  passes::Options with_host, recomputing;
+  with_host.offload_space = ir::Space::Host;
+  recomputing.recompute = passes::Recompute::Full;
+  const int small = default_effort(step, {});
   const auto llama =
       frontend::import_archive(std::string(dc::kSourceDir) + "/tests/data/llama_8b_cuda.pt2");
   ASSERT_TRUE(llama.ok()) << llama.status().to_string();
-  const int large = default_effort(*llama, false);
+  const int large = default_effort(*llama, {});
   EXPECT_LT(large, small);
-  EXPECT_LT(default_effort(*llama, true), large);
+  EXPECT_LT(default_effort(*llama, with_host), large);
+  EXPECT_LT(default_effort(*llama, recomputing), large) << "there is less to decide";
   ir::Step deep = *llama;
   deep.programs.resize(10, llama->programs[0]);
-  const int deeper = default_effort(deep, false);
+  const int deeper = default_effort(deep, {});
   EXPECT_LT(deeper, large);
   deep.programs.resize(40, llama->programs[0]);
-  EXPECT_LT(default_effort(deep, false), deeper) << "of very large ones fewer than of any other";
-  EXPECT_EQ(default_effort(deep, false), default_effort(deep, true));
+  EXPECT_LT(default_effort(deep, {}), deeper) << "of very large ones fewer than of any other";
+  EXPECT_EQ(default_effort(deep, {}), default_effort(deep, with_host));
 }
 
 TEST(FindBest, OtherWaysOfFusingAreOfItsEffort) {
@@ -267,7 +271,7 @@ TEST(FindBest, OtherWaysOfFusingAreOfItsEffort) {
     SearchOptions search;
     search.effort = effort;
     // One more where nothing fits: the smallest plan.
-    EXPECT_LE(best(step, options, cost, search).simulated, effort + 1);
+    EXPECT_LE(best(step, options, cost, search).spent, (effort + 1) * Trials::kWorkOfOne);
   }
 }
 

@@ -77,8 +77,7 @@ base::Status run(int argc, char** argv) {
   one.options.reduction_order = passes::ReductionOrder::PerMicroBatch;
   one.options.providers = passes::Providers::Native;
   if (argc > 5 && std::string(argv[5]) == "host") one.options.offload_space = ir::Space::Host;
-  one.effort = argc > 6 ? std::atoi(argv[6])
-                        : default_effort(one.step, one.options.offload_space.has_value());
+  one.effort = argc > 6 ? std::atoi(argv[6]) : default_effort(one.step, one.options);
   DC_ASSIGN_OR_RETURN(const int64_t least, bytes_of(one, ",recompute=0"));
   DC_ASSIGN_OR_RETURN(const int64_t most, bytes_of(one, ""));
   for (int i = 0; i < budgets; ++i) {
