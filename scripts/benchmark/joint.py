@@ -338,6 +338,8 @@ def main():
     texts, droppable = compile_runs.chain_texts(arguments.dcc, os.path.join(ROOT, "tests", "data", "mlp.pt2"))
     tables = []
     program = os.path.join(os.path.dirname(arguments.dcc), "chain_table")
+    if not os.path.exists(program):
+        parser.error(f"{program} is missing; build it: cmake --build build/release --target chain_table")
     # Chains wait for their process of chain_table: twice the threads keep all of them busy.
     with concurrent.futures.ThreadPoolExecutor(2 * arguments.jobs) as pool:
         for case in read_cases(arguments, arguments.store):
