@@ -41,15 +41,18 @@ def _dropout(by_channel, is_alpha):
         if p == 1:
             return input * 0
         shape = (*input.shape[:2], *(1 for _ in input.shape[2:])) if by_channel else input.shape
-        kept, mask = torch.native_dropout(torch.ones(shape, dtype=input.dtype, device=input.device), p, True)
+        noise = torch.native_dropout(torch.ones(shape, dtype=input.dtype, device=input.device), p, True)[1].to(input.dtype)
         if not is_alpha:
-            return input * kept
+            return input * (noise / (1 - p))
         scale = 1 / math.sqrt((_ALPHA * _ALPHA * p + 1) * (1 - p))
-        noise = mask.to(input.dtype)
         return input * (noise * scale) + ((noise - 1) * (_ALPHA * scale) + _ALPHA * scale * p)
 
     return dropout
 
 
 def _in_place(dropout):
-    return lambda input, p, train: input.copy_(dropout(input, p, train))
+    def in_place(input, p, train):
+        result = dropout(input, p, train)
+        return input if result is input else input.copy_(result)
+
+    return in_place

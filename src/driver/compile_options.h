@@ -43,7 +43,7 @@ struct CompileOptions {
   std::optional<ir::DType> reduce_dtype;  // wire dtype of gradients
   passes::Options passes;
   std::string chain = "auto";  // a name that search::find_chain knows, or "auto": search::find_best
-  std::optional<int> search_effort;  // schedules that "auto" may simulate
+  std::optional<int> search_effort;  // schedules that "auto" may take the work of
   std::string own_passes;            // a chain as text instead of a name; empty: none
   FusedEstimate fused_estimate;
   EarlierPlan start_from;  // for "auto"; completed() (compile.h) reads it

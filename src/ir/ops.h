@@ -130,7 +130,7 @@ enum class AtenWork : uint8_t {
   BiasFirst,         // Matmul: operand 0 is added to the product of the next two
   Solve,             // Matmul: row by row, without a copy of an operand
   Backward,          // Attention: its gradients
-  Flash,             // Attention: in blocks, PyTorch's kernel for CPUs
+  Flash,             // Attention: in blocks, PyTorch's kernels for CPUs and CUDA
   FlashBackward,     // its gradients
   Convolve,          // Convolution: the others pool or unfold
   ConvolveBackward,  // its gradients

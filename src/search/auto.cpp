@@ -21,6 +21,7 @@ namespace {
 // Of default_effort(), up to so many nodes; of larger models in proportion less.
 constexpr int64_t kLeastEffort = 33, kLeastOfAll = 8;
 constexpr int64_t kManyNodes = 50'000;
+constexpr int kMostEffort = 1'000'000;
 constexpr int64_t kNearEnd = 101;  // per cent of the best's time
 
 using base::Result;
@@ -183,12 +184,12 @@ class Search {
     const Candidate before = state_.best();
     if (!state_.decides_jointly())
       return state_.score().fits ? descent_.plan_for_less(before) : Status();
-    const base::Nanos time = state_.score().time;
+    const Score best = state_.score();
     DC_RETURN_IF_ERROR(exchange_longer(before));
     for (const Keeping other : {Keeping::Jointly, Keeping::Parameters, Keeping::AllActivations}) {
       const Trial& near = trials().best_of(other);
-      if (other != keeping_of(before.chain) && !near.empty() &&
-          near.score.time.v / kNearEnd <= time.v / 100)
+      if (other != keeping_of(before.chain) && !near.empty() && near.score != best &&
+          near.score.time.v / kNearEnd <= best.time.v / 100)
         DC_RETURN_IF_ERROR(exchange_longer(near.candidate));
     }
     return {};
@@ -244,11 +245,13 @@ int default_effort(const ir::Step& imported, const passes::Options& options) {
   const int64_t effort = std::clamp<int64_t>(kNodes / nodes, least, most);
   // What is made again is no decision then.
   const bool decides = options.recompute == passes::Recompute::Auto;
-  return static_cast<int>(decides ? effort : effort - effort / 4);
+  return static_cast<int>(decides ? effort : std::max(kLeastOfAll, effort - effort / 4));
 }
 
 Result<SearchResult> find_best(const ir::Step& imported, const passes::Options& options,
-                               const cost::CostModel& cost, const SearchOptions& search) {
+                               const cost::CostModel& cost, const SearchOptions& asked) {
+  SearchOptions search = asked;
+  search.effort = std::min(search.effort, kMostEffort);
   passes::Options decided = options;
   if (options.reduction_order != ReductionOrder::PerStep)
     decided.reduction_order = ReductionOrder::PerMicroBatch;

@@ -86,7 +86,7 @@ struct SearchResult {
 // out of reach is answered by that at once. A chain that ends in a bug of ours is left out; if all
 // do, the first error is the result.
 base::Result<SearchResult> find_best(const ir::Step& imported, const passes::Options& options,
-                                     const cost::CostModel& cost, const SearchOptions& search);
+                                     const cost::CostModel& cost, const SearchOptions& asked);
 // "chain-chosen": how many schedules were simulated, their times, what was left out.
 base::Remark describe(const SearchResult& found);
 

@@ -71,7 +71,7 @@ Status Descent::run_otherwise(int effort) {
   }
   const int each = near.empty() ? 0 : effort / static_cast<int>(near.size());
   for (const Keeping other : near) {
-    if (each >= Trials::kWorkOfOne && !state_.is_enough())
+    if (each >= 2 * Trials::kWorkOfOne && !state_.is_enough())
       DC_RETURN_IF_ERROR(run_within(other, each));
   }
   return {};
@@ -145,6 +145,7 @@ Status Descent::recompute_otherwise(int step) {
 
 // More or fewer parameters whole through all micro-batches, in ever smaller steps.
 Status Descent::keep_through_micro_batches() {
+  if (!state_.keeps_through_micro_batches(state_.best().chain)) return {};
   const int64_t bytes = state_.parameter_bytes();
   int step = was_whole_ ? 1 : std::max(1, whole_part(state_.best().chain, bytes) / 4);
   was_whole_ = true;

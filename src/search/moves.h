@@ -88,7 +88,7 @@ std::vector<const passes::Pass*> changeable_passes(const passes::Options& option
 
 // `chain` with this pass, without it, or with another size of it. `bytes`: of all parameters. None
 // for a pass that decides what exchanges decide, where the chain has these; then it drops none
-// that places collectives.
+// that places collectives, nor early updates.
 std::vector<passes::Chain> changed(const passes::Chain& chain, const passes::Pass& pass,
                                    int64_t bytes);
 

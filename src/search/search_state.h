@@ -41,6 +41,7 @@ class SearchState {
   bool are_alike(size_t fusion, size_t other) const;
   // What one chain takes with its operators fused in this way, next to the others.
   void note_fusion(size_t fusion, base::Nanos time) { of_fusion_[fusion] = time; }
+  void forget_fusions() { of_fusion_ = {}; }
   // The chain, its operators fused in the way that is asked for, if one is.
   base::Result<passes::Chain> as_asked(base::Result<passes::Chain> chain) const;
   bool may_win(const Score& other) const { return !score().fits || other.time < score().time; }

@@ -114,11 +114,12 @@ Status try_joint_starts(SearchState& state) {
     DC_RETURN_IF_ERROR(try_one(chain));
   }
   // With parameters whole through all micro-batches it is tried behind these.
-  if (!state.keeps_through_micro_batches(state.best().chain))
+  if (!state.keeps_through_micro_batches(state.best().chain) || !state.options().memory())
     DC_RETURN_IF_ERROR(try_all_activations(state));
   const auto try_fusions_of = [&](const Chain& from) -> Status {
     if (from.empty()) return {};
     for (const Chain& other : state.fused_otherwise(from)) DC_RETURN_IF_ERROR(try_one(other));
+    state.forget_fusions();
     for (const size_t fusion : state.fusions()) {
       const std::optional<Score> score = trials.latest(fused(from, fusion));
       if (score && score->fits) state.note_fusion(fusion, score->time);

@@ -208,6 +208,10 @@ int issue_group() {
   done.comm->background = std::thread([=, stream = done.stream, all = done.transfers] {
     std::this_thread::sleep_for(
         microseconds(number_of("DOUBLE_NCCL_ISSUE_US", state->groups * 37 % 200)));
+    if (const auto all = Stream::all(); std::ranges::count(all, stream) == 0) {
+      std::fprintf(stderr, "the double of NCCL: the stream of a group ended before the group\n");
+      std::abort();
+    }
     stream->add([=] {
       if (error != 0) state->result = error;
       transfer(*state, all);

@@ -154,6 +154,7 @@ class Chains(bits_case.BitsCase):
             set(refused),
             {
                 ("keep-resident", "keep-resident-greedily"),
+                ("keep-jointly", "keep-parameters"),
                 ("fuse-gathers", "prefetch-gathers-greedily"),
                 ("prefetch-gathers", "prefetch-gathers-greedily"),
                 *(("offload-update", other) for other in ("offload-optimizer", "offload-optimizer-greedily", "overlap-update")),

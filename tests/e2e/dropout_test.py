@@ -130,7 +130,7 @@ class OtherKindsTest(unittest.TestCase):
     is dropped has torch's gradients."""
 
     def test_kinds(self):
-        p, nn = 0.4, torch.nn
+        p, nn = 0.15, torch.nn
         cases = (
             (nn.Dropout1d(p), (64, 65, 3), 2),
             (nn.Dropout2d(p, inplace=True), (64, 65, 2, 3), 2),

@@ -181,7 +181,8 @@ on_x(
 )
 on_x("GLU", lambda: nn.GLU(dim=1), lambda: nn.Linear(LENGTH, 4), lambda: nn.Softmax(-1), lambda: nn.LogSoftmax(1), lambda: nn.Softmin(-1))
 on_x("Threshold", lambda: nn.Linear(LENGTH, 4), lambda: nn.Threshold(0.1, -0.2), lambda: nn.GELU(approximate="tanh"))
-on_x("Dropout of nothing", lambda: nn.Linear(LENGTH, 4), lambda: nn.Dropout(0.0), lambda: nn.Dropout1d(0.0), lambda: nn.AlphaDropout(0.0))
+nothing = lambda: nn.Dropout(0.0), lambda: nn.Dropout1d(0.0), lambda: nn.AlphaDropout(0.0), nn.Sigmoid, lambda: nn.Dropout1d(0.0, inplace=True)
+on_x("Dropout of nothing", lambda: nn.Linear(LENGTH, 4), *nothing)
 
 # Embeddings.
 function("Embedding", lambda m, x, ids: m.emb(ids), emb=lambda: nn.Embedding(VOCABULARY, 5, padding_idx=0))

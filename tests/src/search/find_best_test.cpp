@@ -237,6 +237,8 @@ TEST(Trials, AChainWhoseStateAloneIsAboveTheBudgetIsNotTried) {
   EXPECT_FALSE(tries("fsdp"));
   EXPECT_TRUE(tries("deepcompile-offload-optimizer"));
   EXPECT_EQ(trials.simulated(), 2);
+  EXPECT_GT(trials.spent(), Trials::kWorkOfOne) << "one offloads";
+  EXPECT_LT(trials.spent(), 2 * Trials::kWorkOfOne) << "the other has few passes";
 }
 
 TEST(FindBest, LargerSchedulesAreTriedLessOften) {
