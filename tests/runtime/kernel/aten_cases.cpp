@@ -1,5 +1,6 @@
 #include "tests/runtime/kernel/aten_cases.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <sstream>
@@ -117,6 +118,21 @@ std::vector<AtenCase> read_cases(const char* path, const std::set<std::string>& 
     }
   }
   return cases;
+}
+
+void add_cuda_attention(std::vector<AtenCase>& cases) {
+  constexpr std::string_view kCpu = "_for_cpu";
+  const size_t count = cases.size();
+  for (size_t i = 0; i < count; ++i) {
+    AtenCase added = cases[i];
+    const size_t at = added.op.find(kCpu);
+    const bool has_mask = std::ranges::any_of(added.arguments, [](const std::string& line) {
+      return line.starts_with("tensor attn_mask");
+    });
+    if (at == std::string::npos || has_mask) continue;
+    added.op.erase(at, kCpu.size());
+    cases.push_back(std::move(added));
+  }
 }
 
 const std::vector<AtenCase>& aten_cases() {

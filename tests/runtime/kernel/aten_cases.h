@@ -30,6 +30,9 @@ inline void PrintTo(const AtenCase& test, std::ostream* stream) {
 
 // All, or those of some operators.
 std::vector<AtenCase> read_cases(const char* path, const std::set<std::string>& ops = {});
+// Adds those of CUDA's flash attention: what the CPU's computes without a mask. PyTorch has no
+// kernel of it where there is no GPU.
+void add_cuda_attention(std::vector<AtenCase>& cases);
 const std::vector<AtenCase>& aten_cases();
 const AtenCase& aten_case(const std::string& name);
 

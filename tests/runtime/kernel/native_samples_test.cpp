@@ -77,7 +77,9 @@ TEST(NativeSamples, GivePyTorchsNumbers) {
   const auto provider = kernel::make_native_provider();
   std::set<std::string> taken;
   for (const char* path : {DC_ATEN_SAMPLES, DC_NATIVE_SAMPLES}) {
-    for (const AtenCase& sample : read_cases(path)) {
+    std::vector<AtenCase> samples = read_cases(path);
+    add_cuda_attention(samples);
+    for (const AtenCase& sample : samples) {
       const testing::ScopedTrace trace(__FILE__, __LINE__, sample.op + " " + sample.name);
       run_sample(*provider, sample, taken);
     }

@@ -53,8 +53,9 @@ const std::vector<AtenCase>& samples_of(const std::string& op) {
     auto* const samples = new std::map<std::string, std::vector<AtenCase>>();
     for (const std::string& path : {path_of("DCC_ATEN_SAMPLES", DC_ATEN_SAMPLES),
                                     path_of("DCC_NATIVE_SAMPLES", DC_NATIVE_SAMPLES)}) {
-      for (AtenCase& sample : read_cases(path.c_str(), wanted))
-        (*samples)[sample.op].push_back(std::move(sample));
+      std::vector<AtenCase> read = read_cases(path.c_str(), wanted);
+      add_cuda_attention(read);
+      for (AtenCase& sample : read) (*samples)[sample.op].push_back(std::move(sample));
     }
     return samples;
   }();
