@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 import running
 from export_case import export_train_step
-from rotation import of_today
+from rotation import of_today, taking_turns
 
 DOUBLES = os.path.join(running.BIN, "..", "double")
 LIBRARIES = {"cuda": "libcuda.so.1", "nvrtc": "libnvrtc.so.13", "cublasLt": "libcublasLt.so.13", "nccl": "libnccl.so.2", "nvml": "libnvidia-ml.so.1"}
@@ -73,6 +73,7 @@ def what_ran(event):
     return (event["pid"], event["tid"], *(event["args"][name] for name in ("step", "run", "index")), event["name"])
 
 
+@taking_turns(2)
 class CudaTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

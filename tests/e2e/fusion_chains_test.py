@@ -9,6 +9,7 @@ import unittest
 
 import bits_case
 import cases
+import rotation
 import running
 
 CHAINS = cases.FUSION_CHAINS
@@ -19,6 +20,7 @@ NATIVE = ("--providers", "native")
 STEPS = 4
 
 
+@rotation.taking_turns(2)
 class FusionChains(bits_case.BitsCase):
     def compiled(self, model, world, chain, accumulation, *options, config=None):
         """A plan that passes all levels of the verifier."""
