@@ -236,7 +236,8 @@ Status check(const CompileOptions& options) {
   if (options.passes.ranks_per_host.value_or(1) < 1)
     return bad("--ranks-per-host must be at least 1");
   if (options.search_effort.value_or(1) < 1)
-    return bad("--search-effort must be at least 1; give how many schedules it may take the work of");
+    return bad(
+        "--search-effort must be at least 1; give how many schedules it may take the work of");
   if (options.reduce_dtype && *options.reduce_dtype != ir::DType::F32 &&
       *options.reduce_dtype != ir::DType::BF16) {
     return bad("--reduce-dtype must be float32 or bfloat16");
