@@ -6,7 +6,7 @@ namespace dc::search {
 namespace {
 
 // Of all steps that are known; as many as four of the latest, if those are more.
-constexpr int64_t kMostNodes = 2'000'000;
+constexpr int64_t kMostNodes = 1'500'000;
 constexpr int64_t kLeastSteps = 4;
 
 }  // namespace
