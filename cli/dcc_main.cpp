@@ -125,8 +125,10 @@ void add_frontier(CLI::App& app, dc::cli::FrontierArguments& a) {
                   "Measurements written by dcc profile; without it a generic CPU is assumed");
   add_compile_options(sub, a.options);
   sub->remove_option(sub->get_option("--memory"));
-  sub->add_option("--memory", a.range,
-                  "First and last budget of a rank; without one the smallest plan, or all of use")
+  sub->add_option(
+         "--memory", a.range,
+         "First and last budget of a rank; without FROM the smallest plan that is found, without "
+         "TO what the plan without a budget takes")
       ->type_name("FROM:TO");
   dc::cli::take_decimal(sub->add_option("--points", a.points, "Budgets, in equal ratios")
                             ->check(CLI::Range(2, 1000))

@@ -131,7 +131,7 @@ std::string frontier_page(const std::vector<FrontierRow>& rows, const std::strin
       "and <b class=\"b\">the bound that no plan is below</b>.</p>\n";
   text += Chart(rows).svg();
   text +=
-      "<table>\n<tr><th>budget</th><th>taken</th><th>step</th><th>bound</th><th>more memory saved"
+      "<table>\n<tr><th>budget</th><th>taken</th><th>step</th><th>bound</th><th>time saved"
       "</th><th>decided</th></tr>\n";
   for (size_t i = 0; i < rows.size(); ++i)
     text += table_row(rows[i], i > 0 ? saving(rows[i - 1], rows[i]) : "-");

@@ -1,6 +1,11 @@
 #include "cli/frontier_report.h"
 
+#include <algorithm>
+#include <array>
+#include <set>
+
 #include "cli/table_text.h"
+#include "runtime/report/decisions.h"
 #include "src/base/json_writer.h"
 #include "src/base/text.h"
 
@@ -11,39 +16,48 @@ using base::format_bytes;
 using base::format_duration;
 using base::Nanos;
 
-int64_t number(const base::Remark& remark, std::string_view name) {
-  return remark.number(name).value_or(0);
-}
+using runtime::report::Decided;
+using runtime::report::DecidedOn;
+using runtime::report::Decision;
 
-std::string count(int64_t things, const char* one, const char* several) {
+constexpr auto kInWords =
+    base::enum_names<DecidedOn>({"parameters", "activations", "optimizer state"});
+
+std::string count(size_t things, const char* one, const char* several) {
   return std::to_string(things) + " " + (things == 1 ? one : several);
 }
 
-// "414 kernels run again (23.05 ms), 368 parameters whole (8.4 GiB)"
+// "414 activations made again (23.05 ms), 368 of 724 parameters whole (8.4 GiB)"
 std::string decided(const runtime::plan::Plan& plan) {
-  int64_t kernels = 0, again_ns = 0, parameters = 0, held = 0;
-  std::string away;
-  for (const base::Remark& remark : plan.remarks) {
-    if (remark.pass == "recompute") {
-      kernels += number(remark, "kernels");
-      again_ns += number(remark, "time_ns");
-    } else if (remark.code == "parameters-resident") {
-      parameters += number(remark, "parameters");
-      held += number(remark, "held_bytes");
-    } else if (remark.pass.starts_with("offload-")) {
-      away += ", " + format_bytes(number(remark, "bytes")) + " of " + remark.pass.substr(8) +
-              " offloaded";
+  std::set<std::string> whole;
+  std::array<int64_t, kInWords.size()> away_bytes{};
+  int64_t whole_bytes = 0, again_ns = 0;
+  size_t again = 0;
+  for (const Decision& one : runtime::report::decisions(plan)) {
+    if (one.decided == Decided::MadeAgain) {
+      ++again;
+      again_ns += std::max<int64_t>(0, one.time_ns);
+    } else if (one.decided == Decided::Away || one.decided == Decided::UpdatedThere) {
+      away_bytes[static_cast<size_t>(one.on)] += one.bytes;
+    } else if (one.on == DecidedOn::Parameter && one.decided != Decided::PerUse) {
+      // Of several programs that keep it each has its own.
+      if (whole.insert(one.name).second) whole_bytes += one.bytes;
     }
   }
   std::string text;
-  if (kernels > 0)
-    text += ", " + count(kernels, "kernel runs", "kernels run") + " again (" +
+  if (again > 0)
+    text += ", " + count(again, "activation", "activations") + " made again (" +
             format_duration(again_ns) + ")";
-  if (parameters > 0)
-    text +=
-        ", " + count(parameters, "parameter", "parameters") + " whole (" + format_bytes(held) + ")";
-  text += away;
-  return text.empty() ? "nothing recomputed, kept whole or offloaded" : text.substr(2);
+  if (!whole.empty())
+    text += ", " + std::to_string(whole.size()) + " of " +
+            count(plan.parameters.size(), "parameter", "parameters") + " whole (" +
+            format_bytes(whole_bytes) + ")";
+  for (size_t on = 0; on < away_bytes.size(); ++on) {
+    if (away_bytes[on] > 0)
+      text +=
+          ", " + format_bytes(away_bytes[on]) + " of " + std::string(kInWords[on]) + " offloaded";
+  }
+  return text.empty() ? "nothing made again, kept whole or offloaded" : text.substr(2);
 }
 
 }  // namespace
@@ -89,7 +103,7 @@ std::vector<FrontierRow> frontier_rows(const driver::Frontier& frontier) {
 
 std::string frontier_table(const std::vector<FrontierRow>& rows) {
   std::string text = cell("budget", 9) + cell("taken", 9) + cell("step", 9) + cell("bound", 9) +
-                     cell("step/bound", 10) + cell("more memory saved", 18) + "decided\n";
+                     cell("step/bound", 10) + cell("time saved", 18) + "decided\n";
   for (size_t i = 0; i < rows.size(); ++i) {
     const FrontierRow& row = rows[i];
     std::string bound = "-", over = "-";
@@ -108,7 +122,8 @@ std::string frontier_table(const std::vector<FrontierRow>& rows) {
 std::string begins_later(base::Bytes too_small, const FrontierRow& first) {
   return "no schedule was found that keeps " + std::to_string(too_small.v) + " bytes (" +
          format_bytes(too_small.v) + "); the frontier begins at " + std::to_string(first.budget.v) +
-         " bytes (" + format_bytes(first.budget.v) + "), which the smallest that was found takes";
+         " bytes (" + format_bytes(first.budget.v) +
+         "), the memory of the smallest plan that was found";
 }
 
 std::string frontier_json(const std::vector<FrontierRow>& rows,

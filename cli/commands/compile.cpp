@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/commands/commands.h"
-#include "runtime/measure/measure.h"
+#include "cli/commands/compile_request.h"
 #include "runtime/plan/file.h"
 #include "runtime/report/changes.h"
 #include "runtime/report/report.h"
@@ -22,16 +22,6 @@ namespace {
 
 using base::Result;
 using base::Status;
-
-// About this host, so it is said but not recorded.
-void warn_of_other_machine(const std::string& path, const base::Measurements& measured) {
-  const bool is_of_gpus = measured.machine.device == base::DeviceKind::Cuda;
-  if (measured.origin == base::ProfileOrigin::Synthetic || is_of_gpus) return;
-  const std::string &then = measured.machine.cpu, now = runtime::measure::cpu_name();
-  if (then == now) return;
-  std::fprintf(stderr, "warning: other-machine: profile %s was measured on %s, this is %s\n",
-               path.c_str(), then.c_str(), now.c_str());
-}
 
 const char* name(driver::CacheUse use) {
   switch (use) {
@@ -94,24 +84,6 @@ std::string json_report(const CompileArguments& arguments, const driver::Compile
   return json.end_object().take() + "\n";
 }
 
-// What was asked and cannot change anything.
-void note_idle_options(const CompileArguments& arguments) {
-  const driver::CompileOptions& options = arguments.options;
-  const auto idle = [](const char* option, const char* why) {
-    std::fprintf(stderr, "note: %s does nothing %s\n", option, why);
-  };
-  if (options.chain != "auto" || !options.own_passes.empty()) {
-    constexpr const char* kNoSearch = "here: only --chain auto searches";
-    if (options.search_effort) idle("--search-effort", kNoSearch);
-    if (arguments.search_time > 0) idle("--search-time", kNoSearch);
-    return;
-  }
-  if (options.passes.offload_space && !options.passes.memory())
-    idle("--offload-space", "without --memory: where nothing limits the device, nothing leaves it");
-  if (!options.passes.offload_space && options.passes.budgets[ir::Space::Host])
-    idle("--host-memory", "without --offload-space: --chain auto then offloads nothing");
-}
-
 }  // namespace
 
 Status run_compile(const CompileArguments& arguments) {
@@ -123,26 +95,23 @@ Status run_compile(const CompileArguments& arguments) {
   request.search_time = arguments.search_time;
   request.options = arguments.options;
   DC_RETURN_IF_ERROR(driver::check(request.options));
-  note_idle_options(arguments);
-  const std::string inputs[] = {arguments.model, arguments.profile, arguments.config,
-                                arguments.options.fused_estimate.choice};
-  DC_RETURN_IF_ERROR(base::check_output(arguments.output, inputs));
+  note_idle_options(arguments.options, arguments.search_time,
+                    arguments.options.passes.memory().has_value());
+  DC_RETURN_IF_ERROR(base::check_output(
+      arguments.output,
+      input_files(arguments.model, arguments.profile, arguments.config, arguments.options)));
   if (!arguments.profile.empty()) {
     DC_ASSIGN_OR_RETURN(request.profile, profile::read_profile(arguments.profile));
     warn_of_other_machine(arguments.profile, request.profile->measurements);
   }
   if (!arguments.no_cache) request.cache_directory = base::cache_directory();
   DC_ASSIGN_OR_RETURN(const driver::CompileResult compiled, driver::compile(request, watch));
-  for (const std::string& warning : compiled.warnings)
-    std::fprintf(stderr, "warning: %s\n", warning.c_str());
   const std::optional<runtime::plan::Plan> before = plan_before(arguments.output);
   const std::vector<std::string> changed = changes(before, compiled.plan);
   if (before) watch.lap("compare");
   DC_RETURN_IF_ERROR(base::write_file_atomically(arguments.output, compiled.bytes));
   watch.lap("write");
-  for (const std::string& note : compiled.plan.notes) {
-    std::fprintf(stderr, "note: %s\n", note.c_str());
-  }
+  say_notes({&compiled});
   const std::string report = arguments.json ? json_report(arguments, compiled, watch, changed)
                                             : text_report(arguments, compiled, changed);
   std::fputs(report.c_str(), stdout);

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "cli/commands/commands.h"
+#include "cli/commands/compile_request.h"
 #include "cli/frontier_report.h"
 #include "src/base/cache_directory.h"
 #include "src/base/file.h"
@@ -44,8 +45,8 @@ std::string plan_path(const std::string& directory, size_t row) {
 
 // Before anything is compiled. Makes the folder of the plans.
 Status check_outputs(const FrontierArguments& arguments) {
-  const std::string inputs[] = {arguments.model, arguments.profile, arguments.config,
-                                arguments.options.fused_estimate.choice};
+  const std::vector<std::string> inputs =
+      input_files(arguments.model, arguments.profile, arguments.config, arguments.options);
   std::vector<std::string> outputs;
   if (!arguments.output.empty()) outputs.push_back(arguments.output);
   if (!arguments.plans.empty()) {
@@ -59,6 +60,13 @@ Status check_outputs(const FrontierArguments& arguments) {
     DC_RETURN_IF_ERROR(base::check_output(output, inputs));
   }
   return {};
+}
+
+std::vector<const driver::CompileResult*> plans_of_points(const driver::Frontier& frontier) {
+  std::vector<const driver::CompileResult*> plans;
+  for (const driver::FrontierPoint& point : frontier.points)
+    plans.push_back(&frontier.plans[point.plan]);
+  return plans;
 }
 
 Status write_plans(const std::string& directory, const driver::Frontier& frontier) {
@@ -81,8 +89,10 @@ Status run_frontier(const FrontierArguments& arguments) {
   compile.config = arguments.config;
   compile.options = arguments.options;
   DC_RETURN_IF_ERROR(check_outputs(arguments));
+  note_idle_options(arguments.options, 0, true);
   if (!arguments.profile.empty()) {
     DC_ASSIGN_OR_RETURN(compile.profile, profile::read_profile(arguments.profile));
+    warn_of_other_machine(arguments.profile, compile.profile->measurements);
   }
   if (!arguments.no_cache) compile.cache_directory = base::cache_directory();
   driver::Stopwatch watch;
@@ -101,6 +111,7 @@ Status run_frontier(const FrontierArguments& arguments) {
   }
   const std::string text =
       arguments.json ? frontier_json(rows, found.too_small) : frontier_table(rows);
+  say_notes(plans_of_points(found));
   std::fputs(text.c_str(), stdout);
   if (found.too_small)
     std::fprintf(stderr, "note: %s\n", begins_later(*found.too_small, rows.front()).c_str());

@@ -74,19 +74,21 @@ LowerBound lower_bound(const ir::Step& gathered, std::span<const ir::Step* const
   const Limits limits = limits_of(gathered, least, allowed);
   const DualBound free = ascend(relaxation, std::nullopt, limits, Weighing::Streams, 1, 0);
   const double enough = std::max(1.0, free.ns) * kOutOfReach;
-  // The time loses a millionth of it below.
+  // The time loses a ten-millionth of it below.
   const double last = std::min(enough, static_cast<double>(sufficient.v) * (1 + 1e-6) + 2);
   DualBound best;
   LowerBound result;
   for (const Weighing weighing : {Weighing::Streams, Weighing::LinksInContention}) {
-    if (weighing == Weighing::LinksInContention && !limits.contention()) continue;
+    // Without one queue for all transfers it weighs as Streams does.
+    if (weighing == Weighing::LinksInContention && !(limits.contention() && limits.one_queue))
+      continue;
     if (best.ns >= last) break;
     DualBound found = ascend(relaxation, allowed.budget, limits, weighing, kEvaluations, last);
     result.evaluations += found.steps;
     if (found.ns > best.ns) best = std::move(found);
   }
-  // Sums of doubles are right to a millionth by far. One evaluation may be far above enough, more
-  // than fits an int64_t.
+  // Sums of doubles are right to a ten-millionth by far. One evaluation may be far above enough,
+  // more than fits an int64_t.
   const double ns = std::min(best.ns, enough);
   result.is_out_of_reach = allowed.budget && best.ns >= enough;
   result.time = {static_cast<int64_t>(std::max(0.0, ns * (1 - 1e-7) - 1))};

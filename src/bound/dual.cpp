@@ -376,11 +376,6 @@ class Ascent {
 
 }  // namespace
 
-double evaluate(const Relaxation& relaxation, const Prices& prices,
-                std::optional<base::Bytes> budget) {
-  return Evaluation(relaxation).run(prices) - budget_part(prices, budget);
-}
-
 DualBound ascend(const Relaxation& relaxation, std::optional<base::Bytes> budget,
                  const Limits& limits, Weighing weighing, int evaluations, double enough) {
   return Ascent(relaxation, budget, limits, weighing).run(evaluations, enough);

@@ -23,11 +23,6 @@ struct DualBound {
   int steps = 0;  // evaluations
 };
 
-// The least sum over the choices at these prices: a lower bound of the step time for weights that
-// keep the limits.
-double evaluate(const Relaxation& relaxation, const Prices& prices,
-                std::optional<base::Bytes> budget);
-
 // The best bound found in so many evaluations. Ends early above `enough`.
 DualBound ascend(const Relaxation& relaxation, std::optional<base::Bytes> budget,
                  const Limits& limits, Weighing weighing, int evaluations, double enough);

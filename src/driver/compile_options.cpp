@@ -238,6 +238,12 @@ Status check(const CompileOptions& options) {
   if (options.search_effort.value_or(1) < 1)
     return bad(
         "--search-effort must be at least 1; give how many schedules it may take the work of");
+  for (const ir::Space space : {ir::Space::Device, ir::Space::Host, ir::Space::Disk}) {
+    const std::optional<base::Bytes>& budget = options.passes.budgets[space];
+    if (budget && budget->v < 1)
+      return bad("a budget of 0 bytes for the " + std::string(base::name(space)) +
+                 " keeps nothing; give more, or leave it out");
+  }
   if (options.reduce_dtype && *options.reduce_dtype != ir::DType::F32 &&
       *options.reduce_dtype != ir::DType::BF16) {
     return bad("--reduce-dtype must be float32 or bfloat16");

@@ -22,6 +22,7 @@ Result<Plan> plan_in_time(StepCompiler& in_time, StepCompiler& without_clock, By
   Result<Plan> plan = in_time.run(budget);
   if (plan.ok() || !in_time.excess()) return plan;
   if (std::optional<Result<Plan>> lower = plan_for_less(in_time, budget)) return std::move(*lower);
+  if (!in_time.was_cut_short()) return smallest_within(in_time, std::move(plan), budget);
   plan = within_budget(without_clock, budget);
   if (plan.ok()) plan->notes.emplace_back(kCutShort);
   return plan;

@@ -51,8 +51,13 @@ class FrontierWalk {
     DC_ASSIGN_OR_RETURN(const Bytes from, begin(to));
     for (int i = 1; i < request_.points; ++i) {
       const Bytes next = budget(from, to, i);
-      if (const Status made = add(next); !made.ok())
-        return is_too_small(made) ? no_plan(next, made) : made;
+      const Status made = add(next);
+      // What the search missed there keeps a smaller budget too.
+      if (is_too_small(made)) {
+        frontier_.points.push_back({next, frontier_.points.back().plan, {}});
+      } else {
+        DC_RETURN_IF_ERROR(made);
+      }
     }
     join();
     return std::move(frontier_);
@@ -86,6 +91,7 @@ class FrontierWalk {
     }
     // Where no plan is made at all, compiling says why.
     Bytes first = from.value_or(Bytes{1});
+    if (first > to && !request_.from) first = to;  // compiling says that no plan keeps it
     DC_RETURN_IF_ERROR(check_range(first, to));
     Status made = add(first);
     if (is_too_small(made) && request_.from) {

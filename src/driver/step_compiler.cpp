@@ -78,8 +78,10 @@ Result<Plan> StepCompiler::run(const search::PlannedMemory& planned) {
   for (;;) {
     DC_ASSIGN_OR_RETURN(Choice choice, choose(planned, left_out));
     search_fits_ = choice.fits;
+    cut_short_ = choice.cut_short;
     if (choice.smallest) smallest_ = std::move(choice.smallest);
     for (const std::string& one : refused) choice.refused.push_back(one);
+    refused_ = choice.refused;
     const std::string chain = passes::print(choice.chain);
     const Result<LoweredStep> lowered = lower(choice, options_.passes.budgets);
     Result<Plan> plan =
@@ -122,6 +124,7 @@ std::optional<int64_t> StepCompiler::smallest() {
 Result<Plan> StepCompiler::run_smallest() {
   excess_.reset();
   Choice choice{smallest_->chain, smallest_->options};
+  choice.refused = refused_;
   const Result<LoweredStep> lowered = lower(choice, options_.passes.budgets);
   return lowered.ok() ? emit(*lowered, std::move(choice)) : Result<Plan>(lowered.status());
 }

@@ -52,6 +52,9 @@ class StepCompiler {
   // plan's other program that does not keep the budget.
   bool may_fit_for_less() const { return !searches() || search_fits_; }
 
+  // Whether the search of the last run was out of time.
+  bool was_cut_short() const { return cut_short_; }
+
   // Bytes of the device's arena of the smallest plan, whatever the budget; empty if there is
   // another reason why none is made.
   std::optional<int64_t> smallest();
@@ -102,7 +105,8 @@ class StepCompiler {
   const OutOfTime& out_of_time_;
   const SearchUntil until_;
   std::optional<search::Excess> excess_;
-  bool search_fits_ = true;
+  bool search_fits_ = true, cut_short_ = false;  // of the last run
+  std::vector<std::string> refused_;             // by its search
   std::optional<search::SmallestChain> smallest_;
 };
 

@@ -44,16 +44,23 @@ auto plan_for_less(Compiler& compiler, base::Bytes budget) {
   return kept;
 }
 
+// After that: the smallest plan. Errors: over_budget() if it does not keep the budget; those of
+// `made`, the first run, if there is none.
+template <typename Compiler, typename Made>
+Made smallest_within(Compiler& compiler, Made made, base::Bytes budget) {
+  const std::optional<int64_t> smallest = compiler.smallest();
+  if (!smallest) return made;
+  if (*smallest > budget.v) return over_budget(made.status(), budget, *smallest);
+  return compiler.run_smallest();
+}
+
 // Errors: over_budget() if no plan keeps the budget; else those of the first run.
 template <typename Compiler>
 auto within_budget(Compiler& compiler, base::Bytes budget) -> decltype(compiler.run(budget)) {
   auto made = compiler.run(budget);
   if (made.ok() || !compiler.excess()) return made;
   if (auto lower = plan_for_less(compiler, budget)) return std::move(*lower);
-  const std::optional<int64_t> smallest = compiler.smallest();
-  if (!smallest) return made;
-  if (*smallest > budget.v) return over_budget(made.status(), budget, *smallest);
-  return compiler.run_smallest();
+  return smallest_within(compiler, std::move(made), budget);
 }
 
 }  // namespace dc::driver

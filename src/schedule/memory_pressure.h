@@ -77,8 +77,7 @@ class MemoryPressure {
     }
   };
   void find_above();
-  // As transient_limit(): a layout may need a little more than what is live.
-  int64_t limit() const { return (budget_ - state_) / 33 * 32; }
+  int64_t limit() const { return live_limit(budget_ - state_); }
 
   int64_t budget_, state_;
   std::vector<OneProgram> programs_;

@@ -55,7 +55,6 @@ class Residency {
 
  private:
   void find_candidates();
-  void add_gather(size_t program, const ir::Node& start);
   int shard_entry(size_t program, const ir::Node& start) const;
   bool is_carried(size_t program, const ir::Node& start) const;
   int64_t whole_bytes(const ir::Graph& graph, const ir::Node& start) const;

@@ -78,7 +78,7 @@ int32_t TimeAxis::last_touch(ir::ValueId value, int32_t before) const {
 std::optional<int64_t> transient_limit(const ir::Step& step,
                                        const std::optional<base::Bytes>& budget) {
   if (!budget) return std::nullopt;
-  return (*budget - analysis::state_bytes(step, ir::Space::Device)).v / 33 * 32;
+  return live_limit((*budget - analysis::state_bytes(step, ir::Space::Device)).v);
 }
 
 }  // namespace dc::schedule

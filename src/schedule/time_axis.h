@@ -52,8 +52,11 @@ struct TimeAxis {
 
 using analysis::aligned_bytes;
 
-// Bytes that transients may take: what the state leaves of the budget, less one part in 33, because
-// a layout may need up to 3 % more than the largest live sum. Empty: no budget.
+// How much may be live so that a layout keeps `bytes`: one part in 33 less, because it may need up
+// to 3 % more than the largest live sum.
+inline int64_t live_limit(int64_t bytes) { return bytes / 33 * 32; }
+// Bytes that transients may take: live_limit() of what the state leaves of the budget. Empty: no
+// budget.
 std::optional<int64_t> transient_limit(const ir::Step& step,
                                        const std::optional<base::Bytes>& budget);
 

@@ -68,11 +68,16 @@ class Search {
     DC_RETURN_IF_ERROR(descent_.run());
     trials().set_effort(trials().spent() + kept_for_end());
     DC_RETURN_IF_ERROR(refine());
-    if (state_.asked().earlier && !state_.is_enough()) {
-      DC_ASSIGN_OR_RETURN(earlier_, try_earlier_plan(state_, *state_.asked().earlier,
-                                                     [&] { return descent_.run(); }));
-    }
+    DC_RETURN_IF_ERROR(try_earlier());
     return named_.try_smallest();
+  }
+
+  // The earlier plan's chain alone, where the starts are not worth going on from.
+  Status try_earlier() {
+    if (!state_.asked().earlier || is_refused()) return {};
+    DC_ASSIGN_OR_RETURN(earlier_, try_earlier_plan(state_, *state_.asked().earlier,
+                                                   [&] { return descent_.run(); }));
+    return {};
   }
 
   // Where nothing keeps the budget: the smallest plan, which comes nearest.
@@ -81,26 +86,18 @@ class Search {
       if (!smallest_) find_smallest();
       DC_RETURN_IF_ERROR(take_smallest());
     }
-    if (state_.best().chain.empty()) return trials().first_error();
-    SearchResult found{state_.best().chain,
-                       state_.options(),
-                       state_.score().time,
-                       trials().bound(),
-                       state_.score().fits,
-                       named_.best(),
-                       trials().simulated(),
-                       trials().spent(),
-                       trials().cut_short(),
-                       smallest_,
-                       trials().refused(),
-                       earlier_,
-                       certificates_.of(fusion_of(state_.best().chain)),
-                       named_.tried_all()};
+    if (state_.best().chain.empty()) return nothing_found();
+    SearchResult found{
+        state_.best().chain,  state_.options(),  state_.score().time,  trials().bound(),
+        state_.score().fits,  named_.best(),     trials().simulated(), trials().spent(),
+        trials().cut_short(), smallest_,         trials().refused(),   earlier_,
+        certificate(),        named_.tried_all()};
     found.options.budgets[ir::Space::Device] = state_.best().planned;
     return found;
   }
 
   const SearchState& state() const { return state_; }
+  const std::vector<std::string>& left_out() const { return state_.trials().refused(); }
 
  private:
   Trials& trials() { return state_.trials(); }
@@ -142,15 +139,30 @@ class Search {
     return true;
   }
 
+  Status nothing_found() {
+    const Status& why = trials().first_error();
+    if (!why.ok()) return why;
+    return Status(base::ErrorKind::Internal, "DC2615",
+                  "all chains of the search were left out, because of bugs in dcc");
+  }
+
+  // Of the best. The bound says nothing of other kernels than those that it is of.
+  std::optional<bound::LowerBound> certificate() {
+    if (trials().bound().v == 0) return std::nullopt;
+    return certificates_.of(fusion_of(state_.best().chain));
+  }
+
   void find_smallest() {
     smallest_ = trials().smallest_of(chains_with_text(state_.imported(), state_.options()));
   }
 
   Status take_smallest() {
     if (!smallest_) return {};
-    trials().exchange_best({});
+    Trial before = trials().exchange_best({});
     trials().forget(smallest_->chain);
-    return trials().try_once({smallest_->chain, smallest_->options.memory()}).status();
+    DC_RETURN_IF_ERROR(trials().try_once({smallest_->chain, smallest_->options.memory()}).status());
+    if (state_.best().chain.empty()) trials().exchange_best(std::move(before));
+    return {};
   }
 
   // Where nothing fits yet, the smallest plans of all that has a text; first of what may be the
@@ -213,9 +225,16 @@ bool is_beaten(const SearchState& one, const SearchState& other) {
   return other.score().fits && (!one.score().fits || other.is_far(one.score()));
 }
 
+int64_t least_bytes(const SearchResult& result) {
+  return result.smallest ? result.smallest->bytes : INT64_MAX;
+}
+
 // The better of both, with what is known of both.
 SearchResult joined(SearchResult one, SearchResult other) {
-  if (other.fits && (!one.fits || other.time < one.time)) std::swap(one, other);
+  const bool other_wins = one.fits || other.fits
+                              ? other.fits && (!one.fits || other.time < one.time)
+                              : least_bytes(other) < least_bytes(one);
+  if (other_wins) std::swap(one, other);
   one.simulated += other.simulated;
   one.spent += other.spent;
   one.bound = std::min(one.bound, other.bound);
@@ -266,11 +285,16 @@ Result<SearchResult> find_best(const ir::Step& imported, const passes::Options& 
   DC_RETURN_IF_ERROR(once.begin());
   const bool each_is_beaten = is_beaten(each.state(), once.state());
   const bool once_is_beaten = is_beaten(once.state(), each.state());
-  if (!each_is_beaten) DC_RETURN_IF_ERROR(each.finish());
-  if (!once_is_beaten) DC_RETURN_IF_ERROR(once.finish());
-  DC_ASSIGN_OR_RETURN(SearchResult of_each, each.result());
-  DC_ASSIGN_OR_RETURN(SearchResult of_once, once.result());
-  return joined(std::move(of_each), std::move(of_once));
+  DC_RETURN_IF_ERROR(each_is_beaten ? each.try_earlier() : each.finish());
+  DC_RETURN_IF_ERROR(once_is_beaten ? once.try_earlier() : once.finish());
+  Result<SearchResult> of_each = each.result(), of_once = once.result();
+  if (of_each.ok() && of_once.ok()) return joined(std::move(*of_each), std::move(*of_once));
+  // Of one order every chain was left out.
+  Result<SearchResult>& found = of_each.ok() ? of_each : of_once;
+  if (!found.ok()) return of_each;
+  const std::vector<std::string>& left_out = (of_each.ok() ? once : each).left_out();
+  found->refused.insert(found->refused.end(), left_out.begin(), left_out.end());
+  return std::move(found);
 }
 
 }  // namespace dc::search

@@ -20,9 +20,9 @@
 namespace dc::search {
 
 // The effort unless the user says it: 33, or 22 with several micro-batches, which take about ten
-// seconds for Llama-3-70B, and of smaller models more, in proportion, at most 384; half of that
-// where they may offload, three quarters where the user says what is made again. Above 50 000 nodes
-// less, in proportion, at least 8.
+// seconds for Llama-3-70B, and of smaller models more: what 650 000 nodes are to the model's, at
+// most 384. Where they may offload half of that, at most 1000. Three quarters where the user says
+// what is made again. Above 50 000 nodes less than 33, in proportion, at least 8.
 int default_effort(const ir::Step& imported, const passes::Options& options);
 
 // A chain that an earlier plan has, tried at the end. If it is the best so far, the search goes on

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/search/moves.h"
+#include "src/search/opening.h"
 #include "src/search/starts.h"
 
 namespace dc::search {
@@ -13,9 +14,9 @@ namespace {
 using base::Result;
 
 Result<passes::Chain> stage(std::string_view prefix, std::string_view fuse, const char* zero) {
-  return passes::parse_passes(
-      std::string(prefix) + "normalize-graph,fuse-loss,fuse-output-layer,fuse-products," +
-      std::string(fuse) + "shard-parameters=" + zero + ",insert-collectives,add-update,schedule");
+  return passes::parse_passes(std::string(prefix) + DC_OPENING + std::string(fuse) +
+                              "shard-parameters=" + zero +
+                              ",insert-collectives,add-update,schedule");
 }
 
 // Of the stages with this prefix.

@@ -27,7 +27,6 @@ class Certificates {
                     const ir::Step& imported, const passes::Options& options,
                     const cost::CostModel& cost);
 
-  bool empty() const { return found_.empty(); }
   // Of whatever is chosen: the lowest.
   base::Nanos least() const;
   bool is_out_of_reach() const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/base/text.h"
+#include "src/search/opening.h"
 
 namespace dc::search {
 namespace {
@@ -20,9 +21,10 @@ namespace {
 // before the passes that spend memory on speed, so that they find the room it makes; it changes
 // nothing unless the budget is too small or the user asks. layout-arenas is last: addresses follow
 // from lifetimes, and lifetimes from the final order.
-#define DC_BEGIN(zero)                                                                \
-  "normalize-graph,fuse-loss,fuse-output-layer,fuse-products,fuse-elementwise,shard-" \
-  "parameters=" #zero ",insert-collectives,add-update,schedule"
+#define DC_BEGIN(zero)                                  \
+  DC_OPENING "fuse-elementwise,shard-parameters=" #zero \
+             ",insert-collectives,add-update,"          \
+             "schedule"
 #define DC_END ",layout-arenas"
 
 constexpr NamedChain kChains[] = {
@@ -91,10 +93,9 @@ constexpr NamedChain kBaselines[] = {
 // DisCo (arXiv 2209.12769) and what it is compared with: fusion in place of fuse-elementwise, ZeRO
 // 0 with all-reduce. A gradient's reduction starts when its kernel ends; nothing else is placed.
 // The output layer is one kernel, and products add, as everywhere, since that changes bits.
-#define DC_FUSION(fuse, join)                                                            \
-  "normalize-graph,fuse-loss,fuse-output-layer,fuse-products,shard-parameters=0,insert-" \
-  "collectives,add-update,"                                                              \
-  "schedule," fuse "recompute," join "overlap-reductions" DC_END
+#define DC_FUSION(fuse, join)                                                                    \
+  DC_OPENING "shard-parameters=0,insert-collectives,add-update,schedule," fuse "recompute," join \
+             "overlap-reductions" DC_END
 
 constexpr NamedChain kFusionChains[] = {
     {"no-fusion", DC_FUSION("", ""), "no operators fused, every gradient reduced on its own"},

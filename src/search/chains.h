@@ -15,15 +15,15 @@ struct NamedChain {
   std::string_view summary;  // one line
 };
 
-std::span<const NamedChain> named_chains();  // what `auto` starts from
-// How ZeRO-3 and FSDP run without a compiler, to compare with. `auto` does not start from them: it
-// would cost effort, and their schedules are poorer than those it has.
+std::span<const NamedChain> named_chains();  // ours, and the published rules
+// How ZeRO-3 and FSDP run without a compiler, to compare with. `auto` tries them behind the named
+// ones; passes that only they have are no moves of its descent.
 std::span<const NamedChain> baseline_chains();
 // DisCo and what it is compared with. `auto` does not try them: they have fewer or more kernels
 // than those that its bound counts, and DisCo's own search takes longer than all of the others'
 // together.
 std::span<const NamedChain> fusion_chains();
-// Whether only chains that `auto` does not start from have the pass.
+// Whether no chain of named_chains() has the pass.
 bool only_others_have(const passes::Pass& pass);
 // Of any. Usage (64), DC2610, with the nearest name for an unknown one.
 base::Result<passes::Chain> find_chain(std::string_view name);

@@ -23,8 +23,8 @@ base::Remark describe(const SearchResult& found) {
                   : "; no named chain fits" + tried;
   std::string text = "simulated " + std::to_string(found.simulated) + " schedules" +
                      (found.cut_short ? ", cut short by --search-time" : "") + ": " +
-                     base::format_duration(found.time.v) + against + "; bound " +
-                     base::format_duration(found.bound.v) +
+                     base::format_duration(found.time.v) + against +
+                     (found.bound.v > 0 ? "; bound " + base::format_duration(found.bound.v) : "") +
                      (found.refused.empty() ? ""
                                             : "; left out " + std::to_string(found.refused.size()) +
                                                   " schedules, because of bugs in dcc") +

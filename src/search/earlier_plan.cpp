@@ -1,6 +1,11 @@
 #include "src/search/earlier_plan.h"
 
 #include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "src/search/opening.h"
+#include "src/search/starts.h"
 
 namespace dc::search {
 namespace {
@@ -21,6 +26,21 @@ Status try_anew(Trials& trials, const std::optional<base::Bytes>& budget,
   return trials.try_candidate(trials.whole(earlier.chain)).status();
 }
 
+// Whether the bound over choices is of this chain's kernels.
+bool is_bounded(const passes::Chain& chain) {
+  const bool fuses_otherwise = find_call(chain, "fuse-greedily") || find_call(chain, "disco") ||
+                               find_call(chain, "fuse-jointly");
+  const std::string text = passes::print(chain);
+  for (const std::string_view by_host : {std::string_view(), kByHost}) {
+    for (const std::string_view fuse : kFusions) {
+      const std::string begin =
+          std::string(by_host) + DC_OPENING + std::string(fuse) + "shard-parameters=";
+      if (text.starts_with(begin)) return !fuses_otherwise;
+    }
+  }
+  return false;
+}
+
 bool is_better(const Score& score, const Score& before) {
   return score.fits && before.fits ? score.time < before.time : score.better_than(before);
 }
@@ -30,11 +50,17 @@ bool is_better(const Score& score, const Score& before) {
 Result<EarlierResult> try_earlier_plan(SearchState& state, const EarlierChain& earlier,
                                        const std::function<Status()>& descend) {
   const auto& [plan, candidate] = earlier;
-  if (!state.options().offload_space &&
-      std::any_of(candidate.chain.begin(), candidate.chain.end(), offloads)) {
+  if (!state.options().offload_space && any_offloads(candidate.chain)) {
     return EarlierResult{plan, "its chain offloads, which needs --offload-space", {}, false, false};
   }
+  if (state.is_enough()) {
+    const bool cut_short = state.trials().cut_short();
+    return EarlierResult{
+        plan, cut_short ? "--search-time ended the search" : "a plan fits", {}, false, false};
+  }
   Trials& trials = state.trials();
+  const base::Nanos bound = trials.bound();
+  if (!is_bounded(candidate.chain)) trials.set_bound({});
   const Trial before = trials.exchange_best({});
   const int tries = std::max(state.asked().effort / 2, kLeastTries);
   trials.set_effort(trials.spent() + tries * Trials::kWorkOfOne);
@@ -47,6 +73,7 @@ Result<EarlierResult> try_earlier_plan(SearchState& state, const EarlierChain& e
   result.wins = made && (before.empty() || is_better(trials.score(), before.score));
   if (!result.wins) {
     trials.exchange_best(before);
+    trials.set_bound(bound);
     return result;
   }
   if (trials.score().fits) trials.set_slowest(trials.score().time);

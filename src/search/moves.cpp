@@ -71,6 +71,7 @@ bool has_hosts(const ir::Step& imported, const passes::Options& options) {
 }
 
 bool offloads(const PassCall& call) { return call.pass->name.starts_with("offload-"); }
+bool any_offloads(const Chain& chain) { return std::any_of(chain.begin(), chain.end(), offloads); }
 bool splits_by_host(const PassCall& call) { return call.pass->name == "split-by-host"; }
 
 const PassCall* find_call(const Chain& chain, std::string_view name) {

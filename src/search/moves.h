@@ -13,6 +13,7 @@ namespace dc::search {
 bool has_hosts(const ir::Step& imported, const passes::Options& options);
 
 bool offloads(const passes::PassCall& call);
+bool any_offloads(const passes::Chain& chain);
 bool splits_by_host(const passes::PassCall& call);
 
 // The call of the pass called `name`; nullptr if the chain has none.

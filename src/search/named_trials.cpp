@@ -64,14 +64,19 @@ Status NamedTrials::try_smallest() {
   return {};
 }
 
-std::optional<NamedResult> NamedTrials::best() const {
-  std::optional<NamedResult> best;
+std::optional<NamedResult> NamedTrials::best() {
+  std::vector<std::pair<base::Nanos, const Named*>> fitting;
   for (const Named& named : tried_) {
     const std::optional<Score> score = state_.trials().latest(named.chain);
-    if (score && score->fits && (!best || score->time < best->time))
-      best = {std::string(named.name), score->time};
+    if (score && score->fits) fitting.emplace_back(score->time, &named);
   }
-  return best;
+  std::stable_sort(fitting.begin(), fitting.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [time, named] : fitting) {
+    const Result<bool> fits = state_.trials().latest_keeps_budget(named->chain);
+    if (fits.ok() && *fits) return NamedResult{std::string(named->name), time};
+  }
+  return std::nullopt;
 }
 
 }  // namespace dc::search

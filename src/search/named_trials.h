@@ -24,8 +24,8 @@ class NamedTrials {
 
   // Whether the effort was enough for all of them.
   bool tried_all() const { return tried_all_; }
-  // The fastest that fits as it was tried last.
-  std::optional<NamedResult> best() const;
+  // The fastest that fits as it was tried last, addresses included.
+  std::optional<NamedResult> best();
 
  private:
   struct Named {

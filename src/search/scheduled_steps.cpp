@@ -4,6 +4,7 @@
 
 #include "src/analysis/live_bytes.h"
 #include "src/layout/allocate.h"
+#include "src/schedule/reduction_tail.h"
 #include "src/search/moves.h"
 
 namespace dc::search {
@@ -36,16 +37,13 @@ std::string key_of(const Candidate& candidate) {
   return key + " within " + (candidate.planned ? std::to_string(candidate.planned->v) : "");
 }
 
-// Copies out end the life of what they copy.
-bool moves_out(const PassCall& call) { return call.pass->name.starts_with("offload-"); }
 // What is kept may be smaller than what it is made from again, or than a second gather's buffers.
 bool keeps_more(const PassCall& call) { return call.pass->name.starts_with("keep-"); }
 // Early updates end the life of gradients.
 bool updates_early(const PassCall& call) { return call.pass->name == "overlap-update"; }
 
 bool is_reduction_or_norm(ir::OpKind kind) {
-  return kind == ir::OpKind::ReduceScatterStart || kind == ir::OpKind::AllReduceStart ||
-         kind == ir::OpKind::AllReduceInPlaceStart || kind == ir::OpKind::SquareSum;
+  return schedule::is_reduction(kind) || kind == ir::OpKind::SquareSum;
 }
 
 // Bytes live at most at the positions that updates never come before: those of programs that update
@@ -147,12 +145,12 @@ Result<LiveFloor> ScheduledSteps::live_floor(const Chain& chain) {
   if (!early || recompute == chain.end()) return LiveFloor();
   Candidate begin{{chain.begin(), recompute + 1}, base::Bytes{1}};
   begin.chain.back().argument.reset();
-  const auto [known, is_new] = floors_.try_emplace({passes::print(begin.chain), *early});
-  if (!is_new) return known->second;
+  const std::pair<std::string, bool> key{passes::print(begin.chain), *early};
+  if (const auto known = floors_.find(key); known != floors_.end()) return known->second;
   DC_ASSIGN_OR_RETURN(const SharedStep step, begun(begin));
   const int64_t live = live_behind(*step, *early);
   const int64_t transients = live - analysis::state_bytes(*step, ir::Space::Device).v;
-  return known->second = {live, live - transients / kRecomputeReach};
+  return floors_[key] = {live, live - transients / kRecomputeReach};
 }
 
 Result<int64_t> ScheduledSteps::least_live(const Chain& chain) {
@@ -179,7 +177,8 @@ Result<std::optional<base::Bytes>> ScheduledSteps::arena_if_too_large(const ir::
 
 std::optional<bool> ScheduledSteps::updates_early_behind(const Chain& chain) {
   const auto recompute = std::find_if(chain.begin(), chain.end(), is_recompute);
-  if (std::any_of(recompute, chain.end(), moves_out)) return std::nullopt;
+  // Copies out end the life of what they copy.
+  if (std::any_of(recompute, chain.end(), offloads)) return std::nullopt;
   return std::any_of(recompute, chain.end(), updates_early);
 }
 

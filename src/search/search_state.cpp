@@ -5,6 +5,7 @@
 namespace dc::search {
 namespace {
 
+constexpr int64_t kTakenByUpdates = 8;    // parts of what is live, of which early updates take one
 constexpr int64_t kFusedAlike = 500;      // parts of a time, of which two differ by at most one
 constexpr int64_t kFusedFarBehind = 103;  // per cent of a chain's time with operators fused as now
 
@@ -80,6 +81,12 @@ base::Result<bool> SearchState::keeps_all(const passes::Chain& chain) {
   return moves.range.most > moves.range.least && moves.budget >= moves.range.most;
 }
 
+// Early updates may take away some of what the just-in-time schedule has live.
+base::Result<bool> SearchState::may_keep_all(const passes::Chain& chain) {
+  DC_ASSIGN_OR_RETURN(const RecomputeMoves moves, recompute_moves(without_exchanges(chain)));
+  return moves.range.most - moves.range.most / kTakenByUpdates <= moves.budget;
+}
+
 base::Result<RecomputeMoves> SearchState::recompute_moves(const passes::Chain& chain) {
   if (!options_.memory() || options_.recompute != passes::Recompute::Auto ||
       find_exchanges(chain) || !find_call(chain, "recompute"))
@@ -89,8 +96,7 @@ base::Result<RecomputeMoves> SearchState::recompute_moves(const passes::Chain& c
     DC_RETURN_IF_ERROR(trials_.left_out(chain, range.status()));
     return RecomputeMoves{};
   }
-  return RecomputeMoves{*range, options_.memory()->v,
-                        std::any_of(chain.begin(), chain.end(), offloads)};
+  return RecomputeMoves{*range, options_.memory()->v, any_offloads(chain)};
 }
 
 }  // namespace dc::search

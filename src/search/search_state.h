@@ -67,6 +67,8 @@ class SearchState {
   base::Result<bool> is_tight(const passes::Chain& chain);
   // Whether the chain makes nothing again, as the budget asks for nothing.
   base::Result<bool> keeps_all(const passes::Chain& chain);
+  // Whether the budget may have room for a step of the chain that makes nothing again.
+  base::Result<bool> may_keep_all(const passes::Chain& chain);
   // Empty ones where nothing limits the memory, or where the user or exchanges say what is
   // recomputed.
   base::Result<RecomputeMoves> recompute_moves(const passes::Chain& chain);

@@ -12,10 +12,6 @@ namespace {
 using passes::Chain;
 using passes::ReductionOrder;
 
-bool has_offloading(const Chain& chain) {
-  return std::any_of(chain.begin(), chain.end(), offloads);
-}
-
 // By the bytes that are live in the plan for almost nothing, or by state where that alone is more
 // than some other has live; what is not known comes first.
 std::vector<const Chain*> smallest_first(const std::vector<Chain>& chains, ScheduledSteps& steps) {
@@ -25,7 +21,7 @@ std::vector<const Chain*> smallest_first(const std::vector<Chain>& chains, Sched
   for (auto chain = chains.rbegin(); chain != chains.rend(); ++chain) {
     int64_t bytes = 0;
     if (const base::Result<int64_t> state = steps.state_bytes(*chain); state.ok()) bytes = *state;
-    if (has_offloading(*chain)) bytes = 0;
+    if (any_offloads(*chain)) bytes = 0;
     if (bytes > 0 && bytes < least) {
       const base::Result<LiveFloor> floor = steps.live_floor(*chain);
       bytes = floor.ok() ? floor->planned_least : 0;
@@ -53,7 +49,7 @@ bool cannot_be_smaller(const LiveFloor& floor, int64_t bytes) {
 void offer_smallest(const std::vector<Chain>& chains, ScheduledSteps& steps, SmallestPlans& plans,
                     const passes::Options& options, std::optional<SmallestChain>& best) {
   for (const Chain* chain : smallest_first(chains, steps)) {
-    if (best && !has_offloading(*chain)) {
+    if (best && !any_offloads(*chain)) {
       const base::Result<int64_t> state = steps.state_bytes(*chain);
       if (!state.ok() || *state >= best->bytes) continue;
       const base::Result<LiveFloor> floor = steps.live_floor(*chain);
@@ -98,7 +94,7 @@ bool SmallestPlans::is_known_to_exceed(const Candidate& candidate, int64_t least
 }
 
 bool may_run(const Chain& chain, const ir::Step& imported, const passes::Options& options) {
-  if (!options.offload_space && has_offloading(chain)) return false;
+  if (!options.offload_space && any_offloads(chain)) return false;
   return has_hosts(imported, options) || std::none_of(chain.begin(), chain.end(), splits_by_host);
 }
 

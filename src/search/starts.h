@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "src/search/opening.h"
+
 namespace dc::search {
 
 // A chain in two parts.
@@ -15,8 +17,8 @@ struct Start {
 // Before the others: the same inside hosts.
 inline constexpr std::string_view kByHost = "split-by-host,";
 
-inline constexpr std::string_view kSharded =
-    "normalize-graph,fuse-loss,fuse-output-layer,fuse-products,fuse-elementwise,shard-parameters=3,"
+inline constexpr std::string_view kSharded = DC_OPENING
+    "fuse-elementwise,shard-parameters=3,"
     "insert-collectives,add-update,schedule,recompute,";
 inline constexpr std::string_view kRefreshed =
     "insert-collectives,add-update,schedule,recompute,bucket-reductions,overlap-reductions,"
@@ -36,19 +38,15 @@ inline constexpr Start kStarts[] = {
      "keep-resident,gather-by-block,overlap-reductions=1000000000,overlap-update,layout-arenas"},
     // The published rules, with all made again (Mixtral-8x7B for 32 ranks with four micro-batches,
     // 63 GiB: 5.38 s became 5.16 s).
-    {"normalize-graph,fuse-loss,fuse-output-layer,fuse-products,fuse-elementwise,shard-parameters="
-     "3,"
-     "insert-collectives,add-update,schedule,recompute=0,",
+    {DC_OPENING "fuse-elementwise,shard-parameters=3,"
+                "insert-collectives,add-update,schedule,recompute=0,",
      "bucket-reductions,prefetch-gathers-greedily,keep-resident-greedily,"
      "overlap-reductions=1000000000,layout-arenas"},
     // Whole parameters, refreshed while the next step begins.
-    {"normalize-graph,fuse-loss,fuse-output-layer,fuse-products,fuse-elementwise,shard-parameters="
-     "2,",
-     kRefreshed},
+    {DC_OPENING "fuse-elementwise,shard-parameters=2,", kRefreshed},
     // With clipping some gradients that reach all ranks early are worth more.
-    {"normalize-graph,fuse-loss,fuse-output-layer,fuse-products,fuse-elementwise,shard-parameters="
-     "2,"
-     "replicate-state,",
+    {DC_OPENING "fuse-elementwise,shard-parameters=2,"
+                "replicate-state,",
      kRefreshed},
 };
 
@@ -56,17 +54,20 @@ inline constexpr Start kStarts[] = {
 // while the search looks for the passes before it. What reductions hold is memory too, so they get
 // little.
 inline constexpr std::string_view kJointStarts[] = {
-    "normalize-graph,fuse-loss,fuse-output-layer,fuse-products,fuse-elementwise,shard-parameters=3,"
+    DC_OPENING
+    "fuse-elementwise,shard-parameters=3,"
     "insert-collectives,add-update,schedule,recompute=0,"
     "fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions=1000000000,"
     "keep-jointly=400,overlap-update,layout-arenas",
-    "normalize-graph,fuse-loss,fuse-output-layer,fuse-products,fuse-elementwise,shard-parameters=3,"
+    DC_OPENING
+    "fuse-elementwise,shard-parameters=3,"
     "insert-collectives,add-update,schedule,recompute=0,"
     "gather-by-block,overlap-reductions=1000000000,keep-jointly=400,overlap-update,"
     "layout-arenas",
     // Only as much made again as the budget asks: collectives are then placed between the kernels
     // that stay where there is much room.
-    "normalize-graph,fuse-loss,fuse-output-layer,fuse-products,fuse-elementwise,shard-parameters=3,"
+    DC_OPENING
+    "fuse-elementwise,shard-parameters=3,"
     "insert-collectives,add-update,schedule,recompute,"
     "fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions=1000000000,"
     "keep-jointly=400,overlap-update,layout-arenas",

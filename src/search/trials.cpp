@@ -60,7 +60,7 @@ Result<MaybeScore> Trials::try_once(const Candidate& candidate) {
       return nothing_of(candidate.chain, sound);
     best_ = {score, candidate};
   }
-  latest_[text] = score;
+  latest_[text] = {score, candidate};
   if (score.fits) {
     least_ = std::min(least_, score.time);
     Trial& of_alike = best_of_[static_cast<size_t>(keeping_of(candidate.chain))];
@@ -126,7 +126,16 @@ std::optional<SmallestChain> Trials::smallest_of(const std::vector<Chain>& chain
 
 std::optional<Score> Trials::latest(const Chain& chain) const {
   const auto found = latest_.find(passes::print(chain));
-  return found == latest_.end() ? std::nullopt : std::optional(found->second);
+  return found == latest_.end() ? std::nullopt : std::optional(found->second.score);
+}
+
+Result<bool> Trials::latest_keeps_budget(const Chain& chain) {
+  const auto found = latest_.find(passes::print(chain));
+  if (found == latest_.end() || !found->second.score.fits) return false;
+  if (!options_.memory()) return true;
+  DC_ASSIGN_OR_RETURN(const ir::Step made, steps_.made(found->second.candidate));
+  DC_ASSIGN_OR_RETURN(const std::optional<base::Bytes> arena, steps_.arena_if_too_large(made));
+  return !arena;
 }
 
 void Trials::forget(const Chain& chain) {
@@ -201,7 +210,7 @@ bool Trials::wins(const Score& score) const {
 // search without time for more has a result.
 Result<bool> Trials::state_alone_is_too_large(const Chain& chain) {
   if (!options_.memory() || best_.empty()) return false;
-  if (std::any_of(chain.begin(), chain.end(), offloads)) return false;
+  if (any_offloads(chain)) return false;
   DC_ASSIGN_OR_RETURN(const int64_t bytes, steps_.state_bytes(chain));
   return bytes > options_.memory()->v;
 }

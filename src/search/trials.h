@@ -83,6 +83,8 @@ class Trials {
   std::optional<SmallestChain> smallest_of(const std::vector<passes::Chain>& chains);
   // Of the chain's latest try. Empty: it made no schedule.
   std::optional<Score> latest(const passes::Chain& chain) const;
+  // Whether its addresses keep the budget too, which only of what would be the best is known.
+  base::Result<bool> latest_keeps_budget(const passes::Chain& chain);
   // As if the chain had not been tried.
   void forget(const passes::Chain& chain);
 
@@ -132,7 +134,7 @@ class Trials {
   ScheduledSteps steps_;
   SmallestPlans smallest_;
   std::set<std::pair<std::string, int64_t>> tried_;  // and planned bytes
-  std::map<std::string, Score> latest_;              // by the chain's text
+  std::map<std::string, Trial> latest_;              // by the chain's text
   std::vector<Trial> waiting_;                       // fit; what they lead to is untried
   std::array<int, std::size(kFusions)> expanded_{};  // by way of fusing: taken from these
   std::vector<Trial> too_large_;                     // by a little

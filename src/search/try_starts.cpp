@@ -13,10 +13,6 @@ using base::Result;
 using base::Status;
 using passes::Chain;
 
-bool chain_offloads(const Chain& chain) {
-  return std::any_of(chain.begin(), chain.end(), offloads);
-}
-
 // Parameters, so that exchanges decide which stay whole.
 bool gathers_again(const Chain& chain) {
   const passes::PassCall* shard = find_call(chain, "shard-parameters");
@@ -33,7 +29,7 @@ Status try_start(SearchState& state, std::string_view prefix, const Start& start
   const std::string text = std::string(prefix).append(start.begin).append(start.rest);
   DC_ASSIGN_OR_RETURN(Chain chain, state.as_asked(passes::parse_passes(text)));
   if (state.score().fits) chain = fused(chain, fusion_of(state.best().chain));
-  if (!chain_offloads(chain) && state.score().fits && state.decides_jointly()) {
+  if (!any_offloads(chain) && state.score().fits && state.decides_jointly()) {
     const bool keeps_whole = find_call(chain, "keep-resident") != nullptr;
     if (gathers_again(chain) && !keeps_whole &&
         state.keeps_through_micro_batches(state.best().chain))
@@ -77,7 +73,11 @@ Status try_all_activations(SearchState& state) {
     return {};
   DC_ASSIGN_OR_RETURN(const bool is_so, state.keeps_all(from));
   if (is_so) return {};
-  return trials.try_if_it_may_fit(trials.whole(with_all_activations(from))).status();
+  if (state.options().memory()) {
+    DC_ASSIGN_OR_RETURN(const bool may_fit, state.may_keep_all(from));
+    if (!may_fit) return {};
+  }
+  return trials.try_once(trials.whole(with_all_activations(from))).status();
 }
 
 // The best with about as many parameters whole through all micro-batches as the budget has room for

@@ -58,6 +58,20 @@ class FrontierTest(jobs.JobTest):
         self.assertIn(f"note: no schedule was found that keeps {least * 9 // 10} bytes", result.err)
         self.assertIn(f"the frontier begins at {least} bytes", result.err)
         self.refused(self.dcc("--memory", f"{least // 2}:{least * 9 // 10}"), 80, "DC7010", "of the frontier", f"takes --memory {least}")
+        self.refused(self.dcc("--memory", f":{least * 9 // 10}"), 80, "DC7010", "of the frontier")
+        # The table counts what `dcc inspect` lists.
+        for i, point in enumerate(points, 1):
+            plan = os.path.join(plans, f"{i}.dcp")
+            listed = json.loads(jobs.finished([os.path.join(running.BIN, "dcc"), "inspect", plan, "--as=decisions-json"]).out)["decisions"]
+            again = [one for one in listed if one["decided"] == "made again"]
+            whole = {one["name"] for one in listed if one["of"] == "parameter" and "holds_bytes" in one}
+            self.assertTrue(again or whole)
+            if again:
+                self.assertRegex(point["decided"], rf"\b{len(again)} activations? made again")
+            if whole:
+                self.assertIn(f"{len(whole)} of ", point["decided"])
+        # A plan is no output of the frontier that starts from it.
+        self.refused(self.dcc("--start-from", os.path.join(plans, "1.dcp"), "--plans", plans), 64, os.path.join(plans, "1.dcp"))
         # The page needs nothing else.
         with open(page) as file:
             text = file.read()
@@ -77,6 +91,7 @@ class FrontierTest(jobs.JobTest):
         self.refused(self.dcc("--memory", "1MiB"), 64, "FROM:TO")
         self.refused(self.dcc("--memory", "1GiB:1MiB"), 64, "ends below that")
         self.refused(self.dcc("--memory", "x:1MiB"), 64, "x")
+        self.refused(self.dcc("--memory", "0:1GiB"), 64, "DC2801", "0 bytes")
         self.refused(self.dcc("--points", "1"), 64, "--points")
         self.refused(self.dcc("-o", "/proc/nowhere/page.html"), 73, "/proc/nowhere")
         self.refused(self.dcc("--plans", "/proc/nowhere/plans"), 73, "/proc/nowhere")

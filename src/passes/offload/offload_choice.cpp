@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "src/schedule/time_axis.h"
+
 namespace dc::passes {
 namespace {
 
@@ -16,7 +18,7 @@ int64_t target_limit(const ir::Step& step, const Options& options) {
   const ir::Space space = target_space(options);
   const std::optional<base::Bytes>& budget = options.budgets[space];
   if (!budget) return INT64_MAX / 2;
-  return (*budget - analysis::state_bytes(step, space)).v / 33 * 32;
+  return schedule::live_limit((*budget - analysis::state_bytes(step, space)).v);
 }
 
 }  // namespace

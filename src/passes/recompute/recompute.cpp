@@ -128,11 +128,11 @@ class Recomputer {
     });
   }
 
-  // Asks the layout only where the live bytes leave that open: it may need up to 3 % more.
+  // Asks the layout only where the live bytes leave that open.
   Result<bool> fits_already(int64_t limit, int64_t budget) const {
     const int64_t peak = known_.most_bytes();
     if (peak > limit) return false;
-    if (peak <= limit / 33 * 32) return true;
+    if (peak <= schedule::live_limit(limit)) return true;
     return fits(step_, budget);
   }
 

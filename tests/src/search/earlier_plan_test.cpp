@@ -143,5 +143,50 @@ TEST(EarlierPlan, AboveTheBudgetItDoesNotWin) {
   EXPECT_THAT(describe(found).text, HasSubstr(", above the budget"));
 }
 
+// The bound counts the kernels that the search's own chains have.
+TEST(EarlierPlan, OtherKernelsHaveNoBound) {
+  const ir::Step step = imported(4);
+  SearchOptions search = starting_from(
+      chain_of("normalize-graph,shard-parameters=2,insert-collectives,add-update,schedule,"
+               "overlap-reductions,overlap-update,layout-arenas"),
+      1);
+  search.fusion = 0;
+  const cost::AnalyticCost fast = link(int64_t{1} << 40, 1);
+  const SearchResult found = best(step, {}, search, fast);
+  ASSERT_TRUE(found.earlier);
+  ASSERT_TRUE(found.earlier->wins);
+  EXPECT_EQ(found.bound.v, 0);
+  EXPECT_FALSE(found.certificate);
+  EXPECT_THAT(describe(found).text, testing::Not(HasSubstr("bound")));
+  search.earlier = starting_from(*find_chain("zero3")).earlier;
+  const SearchResult own = best(step, {}, search, fast);
+  EXPECT_GT(own.bound.v, 0);
+  EXPECT_TRUE(own.certificate);
+}
+
+TEST(EarlierPlan, IsTriedInBothOrdersOfReductions) {
+  ir::Step step = imported(4);
+  step.accumulation = 4;
+  passes::Options any;
+  any.reduction_order = passes::ReductionOrder::Any;
+  for (const char* name : {"zero0", "zero2", "zero3", "fsdp"}) {
+    const SearchResult found = best(step, any, starting_from(*find_chain(name), 1));
+    for (const auto order :
+         {passes::ReductionOrder::PerMicroBatch, passes::ReductionOrder::PerStep}) {
+      passes::Options one = any;
+      one.reduction_order = order;
+      EXPECT_LE(found.time, time_of(step, *find_chain(name), one)) << name;
+    }
+  }
+}
+
+TEST(EarlierPlan, OutOfTimeItIsNotTriedAndSaysSo) {
+  SearchOptions search = starting_from(*find_chain("fsdp"));
+  search.out_of_time = [] { return true; };
+  const SearchResult found = best(imported(3), {}, search);
+  ASSERT_TRUE(found.earlier);
+  EXPECT_THAT(found.earlier->refused, HasSubstr("--search-time"));
+}
+
 }  // namespace
 }  // namespace dc::search
