@@ -52,17 +52,19 @@ class Fuser {
   }
 
   bool fits(const ir::Node& start, int32_t from, int32_t to) const {
-    for (int32_t i = from; limit_ && i < to; ++i) {
-      if (axis_.bytes[static_cast<size_t>(i)] + gathered_bytes(step_, graph_, start) > *limit_)
-        return false;
+    if (!limit_) return true;
+    const int64_t bytes = gathered_bytes(step_, graph_, start);
+    for (int32_t i = from; i < to; ++i) {
+      if (axis_.bytes[static_cast<size_t>(i)] + bytes > *limit_) return false;
     }
     return true;
   }
 
   void join(NodeId id) {
     const ir::Node& start = graph_.node(id);
+    const int64_t bytes = gathered_bytes(step_, graph_, start);
     for (int32_t i = axis_.position(head_); i < axis_.position(id); ++i)
-      axis_.bytes[static_cast<size_t>(i)] += gathered_bytes(step_, graph_, start);
+      axis_.bytes[static_cast<size_t>(i)] += bytes;
     bytes_ += cost::transfer_of(graph_, start)->bytes();
     const NodeId cast = cast_of(graph_, start);
     if (cast.valid()) graph_.move_before(cast, head_);
