@@ -255,7 +255,7 @@ class Reducer {
     const auto fits = [&](ir::ValueId summand) {
       const ir::TensorType &type = graph_.value(summand).type, &sum = graph_.value(gradient).type;
       return type.dtype == ir::DType::F32 && sum.dtype == type.dtype && sum.shape == type.shape &&
-             sum.is_contiguous() && type.is_contiguous() &&
+             sum.is_contiguous() && type.is_contiguous() && type.offset == sum.offset &&
              ir::axes_with(type, ir::AxisPlacement::Partial) == 0;
     };
     if (!std::ranges::all_of(add.operands, fits)) return {};
@@ -304,11 +304,10 @@ class Reducer {
     return parameter_->state == ir::StatePlacement::Sharded ? sum : gather_sums(sum);
   }
 
-  // Rounds once to the dtype that travels: the gradient's own unless the user chose another.
+  // Rounds once, to the dtype that travels: the gradient's own unless the user chose another.
   ir::ValueId to_wire(ir::ValueId value, ir::DType own) {
     const ir::DType wire = step_.reduce_dtype.value_or(own);
-    const ir::ValueId rounded = own == graph_.value(value).type.dtype ? value : cast(value, own);
-    return wire == own ? rounded : cast(rounded, wire);
+    return wire == graph_.value(value).type.dtype ? value : cast(value, wire);
   }
 
   ir::ValueId cast(ir::ValueId value, ir::DType dtype) {
