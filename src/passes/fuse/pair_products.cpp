@@ -100,7 +100,9 @@ class PairFinder {
   bool is_read_by(ValueId value, const Reads& reads) const {
     return std::ranges::any_of(graph_.value(value).uses, [&](const ir::Use& use) {
       const Node& reader = graph_.node(use.node);
-      return ir::is_plain_view(reader) ? is_read_by(reader.results[0], reads) : reads(use.node);
+      if (!ir::is_plain_view(reader)) return reads(use.node);
+      return std::ranges::any_of(
+          reader.results, [&](ValueId seen) { return seen.valid() && is_read_by(seen, reads); });
     });
   }
 
