@@ -37,14 +37,6 @@ constexpr int kTries = 4;
 // no limit had a peak lower by more than one part in 50.)
 constexpr int64_t kReach = 32;
 
-int64_t bytes_of_state(const ir::Step& step) {
-  int64_t bytes = 0;
-  for (const ir::StateEntry& entry : step.state) {
-    if (entry.range_of < 0) bytes += analysis::aligned_bytes(analysis::state_bytes(entry).v);
-  }
-  return bytes;
-}
-
 // "mul 12, mm 8, silu 4, 3 others": the kernels that run again, most frequent first.
 std::string kinds_of(const RecomputeProgram& program, const Timeline& timeline) {
   std::map<std::string, int> counts;
@@ -73,7 +65,10 @@ class Recomputer {
  public:
   // `known`: of this step.
   Recomputer(ir::Step& step, const PassContext& context, KnownRecompute& known)
-      : step_(step), context_(context), known_(known), state_(bytes_of_state(step)) {}
+      : step_(step),
+        context_(context),
+        known_(known),
+        state_(analysis::state_bytes(step, ir::Space::Device).v) {}
 
   Change keep_only_block_inputs() {
     return apply(known_.block_inputs(), rewritten(known_.block_inputs()), true);

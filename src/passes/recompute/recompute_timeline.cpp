@@ -187,7 +187,7 @@ class Evaluator {
       const int32_t s = p_.storage_of[range.value.index()];
       if (s >= 0) {
         add_storage(s, at(last_reader, s));
-      } else {
+      } else if (p_.graph.value(range.value).location.space == ir::Space::Device) {
         live(at(original_, range.first), at(original_, range.last), aligned(range));
       }
     }

@@ -217,6 +217,18 @@ TEST(NamedChain, IsNotFasterThanTheDefaultAtAnyBudget) {
   expect_no_slower_than_named({"official_joint.pt2", 3, 2});
 }
 
+// State on the host takes nothing of the device's budget, so nothing is made again for it.
+TEST(NamedChain, StateOnTheHostIsNotOfTheDevice) {
+  const Subject subject({"official_joint.pt2", 2, 1, "zero-offload", ir::Space::Host});
+  const Result<Plan> whole = subject.compiled(std::nullopt);
+  ASSERT_TRUE(whole.ok()) << whole.status().to_string();
+  ASSERT_GT(whole->arena_bytes[static_cast<size_t>(ir::Space::Host)], arena(*whole) / 10);
+  const Result<Plan> limited = subject.compiled(arena(*whole) + arena(*whole) / 20);
+  ASSERT_TRUE(limited.ok()) << limited.status().to_string();
+  EXPECT_EQ(limited->prediction.step_ns, whole->prediction.step_ns);
+  for (const base::Remark& remark : limited->remarks) EXPECT_NE(remark.pass, "recompute");
+}
+
 // What the search finds before its first simulation ends is above these budgets.
 TEST(RefusedBudget, NoneThatHasAPlanForLackOfTime) {
   const OutOfTime at_once = [] { return true; };
