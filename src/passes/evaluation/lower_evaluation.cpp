@@ -1,6 +1,7 @@
 #include "src/passes/evaluation/lower_evaluation.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "src/analysis/storage.h"
@@ -77,24 +78,23 @@ Status schedule_as(const std::vector<std::string>& streams, ir::Step& step,
 // Copies of state that lies outside the device, each right before its first reader.
 void reload_state(ir::Step& step, ir::Graph& graph, const cost::CostModel& cost) {
   const schedule::TimeAxis axis(step, graph, cost);
-  std::vector<std::pair<ir::ValueId, int32_t>> outside;
-  for (const ir::NodeId id : axis.live.order) {
-    const ir::Node& node = graph.node(id);
+  std::vector<std::pair<ir::ValueId, int32_t>> outside;  // and its first reader; -1: none
+  std::map<ir::ValueId, size_t> known;
+  for (int32_t i = 0; i < static_cast<int32_t>(axis.live.order.size()); ++i) {
+    const ir::Node& node = axis.node(i);
     const int entry = node.kind == ir::OpKind::State ? analysis::state_entry_of(step, node) : -1;
-    if (entry < 0) continue;
-    if (step.state[static_cast<size_t>(entry)].location.space == ir::Space::Device) continue;
-    const auto count = static_cast<int32_t>(axis.live.order.size());
-    int32_t first = count;
-    for (int32_t i = axis.position(id) + 1; i < count && first == count; ++i) {
-      const ir::Node& reader = axis.node(i);
-      if (!ir::runs(reader)) continue;
-      const bool reads = std::any_of(
-          reader.operands.begin(), reader.operands.end(),
-          [&](ir::ValueId operand) { return axis.storages.root(operand) == node.results[0]; });
-      if (reads) first = i;
+    if (entry >= 0 && step.state[static_cast<size_t>(entry)].location.space != ir::Space::Device) {
+      known.emplace(node.results[0], outside.size());
+      outside.emplace_back(node.results[0], -1);
     }
-    if (first < count) outside.emplace_back(node.results[0], first);
+    if (!ir::runs(node)) continue;
+    for (const ir::ValueId operand : node.operands) {
+      const auto found = known.find(axis.storages.root(operand));
+      if (found != known.end() && outside[found->second].second < 0)
+        outside[found->second].second = i;
+    }
   }
+  std::erase_if(outside, [](const auto& one) { return one.second < 0; });
   if (outside.empty()) return;
   CopyWriter writer(step, graph, axis);
   for (const auto& [value, first] : outside) writer.add(CopyWriter::In{value, first, first});

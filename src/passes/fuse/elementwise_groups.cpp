@@ -41,8 +41,8 @@ bool can_be_written(const ir::Arg& arg) {
          std::holds_alternative<double>(arg.value);
 }
 
-// What may come later than it does: reductions of leading dims that nothing reads but the program's
-// outputs, and element-wise operators that only these read.
+}  // namespace
+
 std::set<NodeId> waiting(const Graph& graph, std::span<const NodeId> reductions) {
   std::set<NodeId> found;
   // Through views.
@@ -69,6 +69,8 @@ std::set<NodeId> waiting(const Graph& graph, std::span<const NodeId> reductions)
       found.insert(*id);
   return found;
 }
+
+namespace {
 
 // Whether one of the nodes reads what the view gives, or a view of it.
 bool is_read_by(const Graph& graph, const Node& view, const std::set<NodeId>& nodes) {
@@ -422,12 +424,12 @@ std::vector<ElementwiseGroup> elementwise_groups(const Graph& graph,
   return Grouping(graph, reductions, Grouping::Of::Elements, taken).run();
 }
 
-std::vector<ElementwiseGroup> row_groups(const Graph& graph, std::span<const NodeId> reductions) {
-  return Grouping(graph, reductions, Grouping::Of::Rows, waiting(graph, reductions)).run();
+std::vector<ElementwiseGroup> row_groups(const Graph& graph, std::span<const NodeId> reductions,
+                                         const std::set<NodeId>& may_wait) {
+  return Grouping(graph, reductions, Grouping::Of::Rows, may_wait).run();
 }
 
-void let_wait(Graph& graph, const ElementwiseGroup& group, std::span<const NodeId> reductions) {
-  const std::set<NodeId> may_wait = waiting(graph, reductions);
+void let_wait(Graph& graph, const ElementwiseGroup& group, const std::set<NodeId>& may_wait) {
   if (may_wait.empty()) return;
   const std::set<NodeId> members(group.members.begin(), group.members.end());
   std::set<ValueId> late;  // what comes behind the group

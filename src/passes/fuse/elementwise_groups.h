@@ -38,10 +38,15 @@ std::vector<ElementwiseGroup> elementwise_groups(const ir::Graph& graph,
 // by others too. What only sums of leading dims read that are gradients of the program (a norm's
 // weight) is not among them, and may have to wait until after the group.
 std::vector<ElementwiseGroup> row_groups(const ir::Graph& graph,
-                                         std::span<const ir::NodeId> reductions);
+                                         std::span<const ir::NodeId> reductions,
+                                         const std::set<ir::NodeId>& may_wait);
+
+// What may come later than it does: reductions of leading dims that nothing reads but the program's
+// outputs, and element-wise operators that only these read.
+std::set<ir::NodeId> waiting(const ir::Graph& graph, std::span<const ir::NodeId> reductions);
 
 // Moves what may wait and reads the group's values behind its last member.
 void let_wait(ir::Graph& graph, const ElementwiseGroup& group,
-              std::span<const ir::NodeId> reductions);
+              const std::set<ir::NodeId>& may_wait);
 
 }  // namespace dc::passes

@@ -261,10 +261,14 @@ Joining fuse_program(Graph& graph, int64_t most_operators, const Joining& joinin
                      const passes::Options& options, const cost::CostModel& cost, Counts& counts) {
   const std::vector<MadeAgain> again = make_again(graph, most_operators);
   std::vector<ElementwiseGroup> groups;
-  if (!joining.rows.empty()) groups = row_groups(graph, joining.rows);
+  std::set<NodeId> may_wait;  // whatever the order
+  if (!joining.rows.empty()) {
+    may_wait = waiting(graph, joining.rows);
+    groups = row_groups(graph, joining.rows, may_wait);
+  }
   std::set<NodeId> taken;
   for (const ElementwiseGroup& group : groups) {
-    let_wait(graph, group, joining.rows);
+    let_wait(graph, group, may_wait);
     taken.insert(group.members.begin(), group.members.end());
   }
   std::vector<ElementwiseGroup> others = elementwise_groups(graph, joining.ends, taken);

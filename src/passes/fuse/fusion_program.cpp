@@ -115,7 +115,7 @@ class ProgramReader {
     const auto kind =
         reduction_kinds_.try_emplace(key, static_cast<int32_t>(reduction_kinds_.size()));
     made_.problem.reductions.push_back(
-        {near_[at], cost::transfer_of(graph_, node)->bytes(), kind.first->second});
+        {near_[at], cost::transfer_of(graph_, node)->wire_bytes(), kind.first->second});
     made_.reductions.push_back(node.id);
   }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "src/cost/transfer.h"
 #include "src/ir/effects.h"
@@ -173,11 +174,13 @@ class FragmentScan {
   // fragment cannot move.
   void find_order() {
     std::unordered_map<int64_t, std::vector<Touch>> touched;
+    std::unordered_set<int64_t> written;  // by members
     for (int32_t i = 0; i < count(); ++i) {
       const ir::Node& node = axis_.node(i);
       const int f = member_of_[node.id.index()];
       if (f < 0) continue;
       accesses(node, [&](int64_t storage, bool writes) {
+        if (writes) written.insert(storage);
         std::vector<Touch>& list = touched[storage];
         if (list.empty() || list.back().fragment != f) {
           list.push_back({f, i, i, writes});
@@ -195,7 +198,7 @@ class FragmentScan {
       if (is_ignored(node)) continue;
       accesses(node, [&](int64_t storage, bool writes) {
         const auto found = touched.find(storage);
-        if (found == touched.end()) return;
+        if (found == touched.end() || (!writes && !written.contains(storage))) return;
         for (const Touch& touch : found->second) {
           if (!writes && !touch.writes) continue;
           const auto f = static_cast<size_t>(touch.fragment);
