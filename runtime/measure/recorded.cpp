@@ -41,15 +41,19 @@ struct OwnSamples {
 };
 
 // A step of which the ring kept only a part has fewer events than the others. The last one ends
-// where compute ends.
-void add_whole_steps(const std::map<int32_t, Extent>& steps, OwnSamples& own) {
+// where compute ends, as does one that an evaluation follows. `others`: when instructions began
+// that belong to no step.
+void add_whole_steps(const std::map<int32_t, Extent>& steps, const std::set<int64_t>& others,
+                     OwnSamples& own) {
   int64_t most = 0;
   for (const auto& [step, extent] : steps) most = std::max(most, extent.events);
   for (auto it = steps.begin(); it != steps.end(); ++it) {
     const auto next = std::next(it);
     const Extent& extent = it->second;
     if (extent.events != most) continue;
-    const int64_t end = next == steps.end() ? extent.end_ns : next->second.begin_ns;
+    int64_t end = next == steps.end() ? extent.end_ns : next->second.begin_ns;
+    const auto other = others.lower_bound(extent.end_ns);
+    if (other != others.end() && *other < end) end = extent.end_ns;
     own.steps.push_back(end - extent.begin_ns);
     own.compute.push_back(own.steps.back() - extent.stood_ns);
   }
@@ -72,21 +76,37 @@ std::set<size_t> programs_of_step(const plan::Plan& plan) {
   return programs;
 }
 
+// As the compiler asks for a collective's time.
+int64_t wire_bytes(const plan::Plan& plan, const plan::Instruction& in) {
+  int64_t bytes = 0;
+  for (const plan::CollectiveBuffer& buffer : in.buffers) {
+    const plan::Tensor& input = plan.tensors[static_cast<size_t>(buffer.input)];
+    bytes += base::wire_bytes(in.collective, buffer.elements, base::byte_size(input.dtype));
+  }
+  return bytes;
+}
+
 OwnSamples sort_samples(const plan::Plan& plan, const exec::TraceRecorder& trace) {
   OwnSamples own;
   for (const plan::Program& program : plan.programs) {
     own.instructions.emplace_back(program.instructions.size());
   }
+  const std::set<size_t> of_step = programs_of_step(plan);
   std::map<int32_t, Extent> steps;
+  std::set<int64_t> others;
   for (const exec::TraceEvent& event : trace.events()) {
+    if (!of_step.contains(static_cast<size_t>(event.program))) {
+      others.insert(event.begin_ns);
+      continue;
+    }
     if (event.step <= kRecordedWarmup) continue;
     const auto p = static_cast<size_t>(event.program), i = static_cast<size_t>(event.instruction);
     add(event, plan.programs[p].instructions[i], steps[event.step]);
     own.instructions[p][i].push_back(event.end_ns - event.begin_ns);
   }
-  add_whole_steps(steps, own);
+  add_whole_steps(steps, others, own);
   // Every rank has the same rows, whichever records its trace buffer still holds.
-  for (const size_t p : programs_of_step(plan)) {
+  for (const size_t p : of_step) {
     for (size_t i = 0; i < plan.programs[p].instructions.size(); ++i) {
       const plan::Instruction& in = plan.programs[p].instructions[i];
       RunSamples* all = nullptr;
@@ -95,7 +115,7 @@ OwnSamples sort_samples(const plan::Plan& plan, const exec::TraceRecorder& trace
       if (in.kind == plan::InstructionKind::Collective) {
         const uint32_t axes = plan.groups[static_cast<size_t>(in.group)].axes;
         all = &own.collectives[{plan::level_of(plan, axes), exec::instruction_name(in),
-                                plan::group_size(plan, axes), exec::written_bytes(plan, in)}];
+                                plan::group_size(plan, axes), wire_bytes(plan, in)}];
       }
       const RunSamples& mine = own.instructions[p][i];
       if (all) all->insert(all->end(), mine.begin(), mine.end());

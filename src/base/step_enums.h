@@ -34,6 +34,12 @@ inline constexpr auto kCollectiveKindNames = enum_names<CollectiveKind>(
 // Whether the compiler makes such collectives, which then have a cost and can be run. The plan's
 // format knows the others for the sake of later versions.
 constexpr bool has_op(CollectiveKind kind) { return kind <= CollectiveKind::AllReduce; }
+// Bytes by which collectives are measured and estimated: those of the whole value. The second half
+// of an all-reduce gathers sums in float32, so that one of another type is as one of the mean size.
+constexpr int64_t wire_bytes(CollectiveKind kind, int64_t elements, int64_t element_bytes) {
+  if (kind != CollectiveKind::AllReduce) return elements * element_bytes;
+  return elements * (element_bytes + 4) / 2;
+}
 // Whether it adds numbers of several ranks.
 constexpr bool reduces(CollectiveKind kind) {
   return kind == CollectiveKind::ReduceScatter || kind == CollectiveKind::AllReduce;

@@ -2,6 +2,7 @@
 // measured. Integer nanoseconds, equal on every host.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,9 +13,11 @@
 namespace dc::cost {
 
 struct Rate {
-  int64_t per_second = 1'000'000'000;  // at least 1
+  static constexpr int64_t kLongest = int64_t{1} << 50;  // ns, 13 days: sums cannot overflow
+  int64_t per_second = 1'000'000'000;                    // at least 1
   base::Nanos time(int64_t amount) const {
-    return {static_cast<int64_t>(static_cast<__int128>(amount) * 1'000'000'000 / per_second)};
+    const __int128 ns = static_cast<__int128>(amount) * 1'000'000'000 / per_second;
+    return {static_cast<int64_t>(std::min<__int128>(ns, kLongest))};
   }
 };
 

@@ -14,6 +14,8 @@ using base::KernelSignature;
 using base::Nanos;
 using base::Provider;
 
+constexpr int64_t kAllLatency = 64 << 10;  // bytes of a collective
+
 // Profiles come from files: whatever they claim, an estimate is a number of this size.
 int64_t bounded(double value) { return static_cast<int64_t>(std::clamp(value, 0.0, 1e15)); }
 
@@ -53,8 +55,8 @@ bool is_own(const KernelSignature& kernel) {
 
 ProfiledCost::ProfiledCost(const profile::Profile& profile, const CostModel& fallback,
                            std::shared_ptr<const FusedEstimator> fused)
-    : device_is_host_(!profile.measurements.rates),
-      is_of_gpu_(profile.measurements.machine.device == base::DeviceKind::Cuda),
+    : is_of_gpu_(profile.measurements.machine.device == base::DeviceKind::Cuda),
+      device_is_host_(!is_of_gpu_ && !profile.measurements.rates),
       fallback_(fallback),
       origin_("profile " + profile.digest) {
   const base::Measurements& measured = profile.measurements;
@@ -325,14 +327,23 @@ Estimate ProfiledCost::collective(Collective kind, Bytes bytes, Group group) con
   return {read(curve, equally_sent(bytes.v, group.size, ranks)).time, Source::Extrapolated};
 }
 
-// What the fastest collective of the curve took: the smallest ones are all latency.
+// What the fastest collective of the curve took: the smallest ones are all latency. Where none is
+// small, as in a profile of one plan, the line through the two smallest says what nothing takes;
+// of one size that is not known, and it takes no more than the fallback says.
 Nanos ProfiledCost::latency(Collective kind, Group group) const {
   const Group measured = measured_group(kind, group);
   if (measured.size == 0) return fallback_.latency(kind, group);
   const Curve& curve = collectives_.at(key_of(kind, measured));
   int64_t least = curve.front().time_ns;
   for (const Point& point : curve) least = std::min(least, point.time_ns);
-  return {least};
+  if (curve.front().bytes <= kAllLatency) return {least};
+  if (curve.size() == 1) return std::min(Nanos{least}, fallback_.latency(kind, group));
+  const Point &low = curve[0], &high = curve[1];
+  if (high.bytes == low.bytes) return {least};
+  const double per_byte =
+      static_cast<double>(high.time_ns - low.time_ns) / static_cast<double>(high.bytes - low.bytes);
+  const double wire = per_byte * static_cast<double>(low.bytes);
+  return {std::clamp<int64_t>(low.time_ns - static_cast<int64_t>(wire), 0, least)};
 }
 
 // The measured sizes, as sizes of this group: the two whole numbers around each.

@@ -99,8 +99,8 @@ class ProfiledCost final : public CostModel {
   std::map<CollectiveKey, std::vector<DuringCompute>> during_;
   std::map<CollectiveKey, std::vector<Sharing>> together_;
   std::map<std::pair<base::Space, base::Space>, Curve> copies_;
-  bool device_is_host_;  // what was measured is a CPU
   bool is_of_gpu_;
+  bool device_is_host_;              // what was measured is a CPU
   std::optional<FusedTimes> fused_;  // from the end of the constructor on
   const CostModel& fallback_;
   std::string origin_;

@@ -66,7 +66,7 @@ std::vector<ir::NodeId> bucket_of(const ir::Graph& graph, ir::NodeId first) {
 base::Bytes bucket_bytes(const ir::Graph& graph, const ir::Node& first) {
   base::Bytes bytes;
   for (ir::NodeId id : bucket_of(graph, first.id))
-    bytes += transfer_of(graph, graph.node(id))->bytes();
+    bytes += transfer_of(graph, graph.node(id))->wire_bytes();
   return bytes;
 }
 
@@ -77,11 +77,7 @@ Group group_of(const ir::Step& step, const ir::Node& start) {
 Estimate bucket_time(const ir::Step& step, const ir::Graph& graph, const ir::Node& first,
                      const CostModel& cost) {
   const Transfer own = *transfer_of(graph, first);
-  base::Bytes bytes = own.bytes();
-  for (ir::NodeId id = graph.next(first.id); id.valid() && joins(graph.node(id));
-       id = graph.next(id))
-    bytes += transfer_of(graph, graph.node(id))->bytes();
-  return cost.collective(own.kind, bytes, group_on(step.mesh, own.group));
+  return cost.collective(own.kind, bucket_bytes(graph, first), group_on(step.mesh, own.group));
 }
 
 int64_t padded_bytes(const ir::Step& step, const Transfer& transfer) {

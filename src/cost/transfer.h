@@ -15,9 +15,9 @@ struct Transfer {
   int64_t element_bytes = 0;        // on the wire
   ir::AxisMask group = ir::kAllAxes;
 
-  base::Bytes bytes() const {
-    return {elements * element_bytes};
-  }  // as CostModel::collective takes them
+  base::Bytes bytes() const { return {elements * element_bytes}; }  // of the whole value
+  // As CostModel::collective takes them.
+  base::Bytes wire_bytes() const { return {base::wire_bytes(kind, elements, element_bytes)}; }
 };
 
 // Nothing if the node starts no collective.
@@ -27,7 +27,7 @@ std::optional<Transfer> transfer_of(const ir::Graph& graph, const ir::Node& node
 // joins=1.
 bool joins(const ir::Node& start);
 std::vector<ir::NodeId> bucket_of(const ir::Graph& graph, ir::NodeId first);
-// Of the whole bucket; `first` must start a collective and not join another.
+// wire_bytes() of the whole bucket; `first` must start a collective and not join another.
 base::Bytes bucket_bytes(const ir::Graph& graph, const ir::Node& first);
 Estimate bucket_time(const ir::Step& step, const ir::Graph& graph, const ir::Node& first,
                      const CostModel& cost);

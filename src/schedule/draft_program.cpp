@@ -144,7 +144,7 @@ void DraftProgram::add_gathers(Gathers gathers) {
       true,
       gathers.all[0].done,
       aligned_bytes(cost::padded_bytes(step_, transfer)),
-      cost_.collective(transfer.kind, transfer.bytes(), cost::group_of(step_, start)).time,
+      cost_.collective(transfer.kind, transfer.wire_bytes(), cost::group_of(step_, start)).time,
       0,
       position(gathers.all[0].done)};
   item.saved = item.saved * (static_cast<int64_t>(gathers.all.size()) - 1);
@@ -290,7 +290,7 @@ void DraftProgram::find_buckets() {
                   cost::transfer_of(graph_, start)->kind, cost::group_of(step_, start)};
     for (const NodeId member : cost::bucket_of(graph_, id)) {
       bucket.members.push_back({part_at_[static_cast<size_t>(position(member))],
-                                cost::transfer_of(graph_, graph_.node(member))->bytes()});
+                                cost::transfer_of(graph_, graph_.node(member))->wire_bytes()});
       bucket_of_[member.index()] = static_cast<int32_t>(buckets_.size());
     }
     buckets_.push_back(std::move(bucket));

@@ -87,7 +87,8 @@ void Residency::find_candidates() {
       candidate.bytes = whole_bytes(graph, node);
       const auto transfer = cost::transfer_of(graph, node);
       candidate.time +=
-          cost_.collective(transfer->kind, transfer->bytes(), cost::group_of(step_, node)).time *
+          cost_.collective(transfer->kind, transfer->wire_bytes(), cost::group_of(step_, node))
+              .time *
           step_.programs[p].repeat;
     }
   }

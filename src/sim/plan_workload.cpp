@@ -222,7 +222,8 @@ class Reader {
       }
       base::Bytes bytes;
       for (const rp::CollectiveBuffer& buffer : in.buffers)
-        bytes.v += buffer.elements * base::byte_size(tensor(buffer.input).dtype);
+        bytes.v += base::wire_bytes(in.collective, buffer.elements,
+                                    base::byte_size(tensor(buffer.input).dtype));
       const cost::Group group = group_of(in);
       started = sim::transfer(cost_, in.collective, bytes, group);
       estimate = cost_.collective(in.collective, bytes, group);

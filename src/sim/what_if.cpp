@@ -115,7 +115,8 @@ Result<Simulated> simulate(const runtime::plan::Plan& plan, const cost::CostMode
     add(program, result);
     found += bounds(program.workload, room) * program.repeat;
     result.within_more_memory +=
-        bounds(program.workload, room + Bytes{kGiB}).within_memory * program.repeat;
+        bounds(program.workload, Bytes{std::min(room.v, INT64_MAX - kGiB) + kGiB}).within_memory *
+        program.repeat;
   }
   const Totals totals = totals_of(programs);
   result.exposed = totals.exposed;

@@ -347,6 +347,22 @@ TEST_F(Profiled, AnUpdateOnTheHost) {
   EXPECT_EQ(Costs(profile_, 1).model().compute(host).source, Source::Analytic);
   profile_.measurements.rates->host_memory_bytes = 0;
   EXPECT_EQ(Costs(profile_, 1).model().compute(host).time.v, (7 * 4000 + 2 * 72) / 8);
+  // What a GPU takes says nothing of its host.
+  profile_.measurements.rates.reset();
+  profile_.measurements.machine.device = base::DeviceKind::Cuda;
+  EXPECT_EQ(ProfiledCost(profile_, table_).compute(host).time, table_.compute(host).time);
+  EXPECT_EQ(ProfiledCost(profile_, table_).compute(device).time.v, 700);
+}
+
+// A profile of one plan has its collectives alone: none is all latency.
+TEST_F(Profiled, LatencyWhereNoCollectiveIsSmall) {
+  profile_.measurements.collectives = {{"all_gather", 2, 50'000'000, taking(12'000'000)}};
+  const Nanos fallback = table_.latency(Collective::AllGather, 2);
+  EXPECT_EQ(ProfiledCost(profile_, table_).latency(Collective::AllGather, 2), fallback);
+  profile_.measurements.collectives.push_back({"all_gather", 2, 100'000'000, taking(23'000'000)});
+  EXPECT_EQ(ProfiledCost(profile_, table_).latency(Collective::AllGather, 2).v, 1'000'000);
+  profile_.measurements.collectives.push_back({"all_gather", 2, 4096, taking(30'000)});
+  EXPECT_EQ(ProfiledCost(profile_, table_).latency(Collective::AllGather, 2).v, 30'000);
 }
 
 TEST_F(Profiled, CopiesFollowTheirDirection) {
