@@ -63,6 +63,11 @@ Status run_calibrate(const CalibrateArguments& arguments) {
   print_row("step", whole, before.whole, after.whole);
   print_row("compute", compute, before.compute, after.compute);
   print_row("waiting", whole - compute, before.whole - before.compute, after.whole - after.compute);
+  if (found.is_off) {
+    std::fprintf(stderr,
+                 "warning: calibration-off: with no factors is the predicted step as long as the "
+                 "measured one; measure this plan's model with dcc profile on this machine\n");
+  }
   if (loaded.plan.world() > 1 && found.are_hidden) {
     std::fprintf(stderr,
                  "note: compute hides this plan's collectives, so they are left as they are; a run "

@@ -16,9 +16,11 @@ using base::Status;
 
 // If compute waits for a smaller part of a step, the time of collectives does not matter.
 constexpr double kHidden = 0.05;
-constexpr double kMost = 8;    // factor of collectives, and its inverse the least
-constexpr int kHalvings = 14;  // of the factor's logarithm: to 0.03 %
-constexpr int kRounds = 12;    // for the factor of kernels, where an estimator has a part
+constexpr double kMost = 8;          // factor of collectives, and its inverse the least
+constexpr int kHalvings = 14;        // of the factor's logarithm: to 0.03 %
+constexpr double kMostKernels = 64;  // as kMost, of kernels
+constexpr int kRounds = 12;          // of either factor
+constexpr double kExact = 1e-4, kNear = 1e-3, kOff = 0.01;  // parts of a time
 
 void multiply(base::Timing& timing, double factor) {
   for (int64_t* const ns : {&timing.median_ns, &timing.fastest_ns, &timing.deviation_ns}) {
@@ -52,6 +54,10 @@ Result<StepParts> predicted(const runtime::plan::Plan& plan, const profile::Prof
   return StepParts{{p.step_ns}, {p.compute_ns + p.contention_ns}};
 }
 
+double ratio(Nanos a, Nanos b) {
+  return static_cast<double>(a.v) / static_cast<double>(std::max<int64_t>(b.v, 1));
+}
+
 bool stands(const StepParts& parts) {
   return static_cast<double>((parts.whole - parts.compute).v) >
          kHidden * static_cast<double>(parts.whole.v);
@@ -73,29 +79,44 @@ Result<Calibration> calibrate(const runtime::plan::Plan& plan, const profile::Pr
     return Status(base::ErrorKind::BadInput, "DC7104",
                   "the recorded step has no compute; record it again with dcrun --record-profile");
   }
-  const auto times_too_short = [&](const StepParts& parts) {
-    return static_cast<double>(measured.compute.v) / static_cast<double>(parts.compute.v);
+  const auto with = [&](double kernels, double collectives) -> Status {
+    result.kernels = kernels;
+    result.collectives = collectives;
+    result.measurements = multiplied(profile.measurements, kernels, collectives);
+    DC_ASSIGN_OR_RETURN(result.calibrated,
+                        predicted(plan, {result.measurements, profile.digest}, fused));
+    return {};
   };
-  result.kernels = times_too_short(result.predicted);
-  const auto with = [&](double collectives) -> Result<StepParts> {
-    result.measurements = multiplied(profile.measurements, result.kernels, collectives);
-    return predicted(plan, {result.measurements, profile.digest}, fused);
+  result.calibrated = result.predicted;
+  // What is not the profile's own, and what collectives slow, does not follow in proportion.
+  const auto fit_kernels = [&] {
+    for (int round = 0; round < kRounds && result.calibrated.compute.v > 0; ++round) {
+      const double too_short = ratio(measured.compute, result.calibrated.compute);
+      if (round > 0 && std::abs(too_short - 1) < kExact) break;
+      const double kernels = std::clamp(result.kernels * too_short, 1 / kMostKernels, kMostKernels);
+      DC_RETURN_IF_ERROR(with(kernels, result.collectives));
+    }
+    return base::ok_status();
   };
-  DC_ASSIGN_OR_RETURN(result.calibrated, with(1));
-  for (int round = 0; fused && round < kRounds && result.calibrated.compute.v > 0; ++round) {
-    result.kernels *= times_too_short(result.calibrated);
-    DC_ASSIGN_OR_RETURN(result.calibrated, with(1));
-  }
+  const auto fit_collectives = [&] {
+    double low = -std::log(kMost), high = std::log(kMost);
+    for (int i = 0; i < kHalvings; ++i) {
+      const double middle = (low + high) / 2;
+      DC_RETURN_IF_ERROR(with(result.kernels, std::exp(middle)));
+      (result.calibrated.whole < measured.whole ? low : high) = middle;
+    }
+    return with(result.kernels, std::exp((low + high) / 2));
+  };
+  DC_RETURN_IF_ERROR(fit_kernels());
   result.are_hidden = !stands(measured) && !stands(result.calibrated);
-  if (result.are_hidden) return result;
-  double low = -std::log(kMost), high = std::log(kMost);
-  for (int i = 0; i < kHalvings; ++i) {
-    const double middle = (low + high) / 2;
-    DC_ASSIGN_OR_RETURN(const StepParts parts, with(std::exp(middle)));
-    (parts.whole < measured.whole ? low : high) = middle;
+  for (int round = 0; round < kRounds && !result.are_hidden; ++round) {
+    DC_RETURN_IF_ERROR(fit_collectives());
+    if (std::abs(ratio(measured.compute, result.calibrated.compute) - 1) < kNear) break;
+    DC_RETURN_IF_ERROR(fit_kernels());
   }
-  result.collectives = std::exp((low + high) / 2);
-  DC_ASSIGN_OR_RETURN(result.calibrated, with(result.collectives));
+  result.is_off =
+      std::abs(ratio(measured.compute, result.calibrated.compute) - 1) > kOff ||
+      (!result.are_hidden && std::abs(ratio(measured.whole, result.calibrated.whole) - 1) > kOff);
   return result;
 }
 

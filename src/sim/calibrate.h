@@ -23,13 +23,15 @@ struct Calibration {
   double kernels = 1, collectives = 1;
   // Collectives' is 1 because compute hides them: the run does not tell how long they took.
   bool are_hidden = false;
+  // No factors within their limits make the simulated step as long as the measured one, to 1 %.
+  bool is_off = false;
   StepParts predicted, calibrated;  // of the plan, by the profile and by the measurements
 };
 
-// `step` must be of a run of `plan`. The factor of kernels makes the simulated compute as long as
-// the measured one, then that of collectives, between 1/8 and 8, the simulated step. Every plan
-// will do that waits for its collectives; copies are left as they are. `fused`: as of cost::Costs;
-// its figures do not follow the kernels' in proportion, so the factor is found in several rounds.
+// `step` must be of a run of `plan`. The factor of kernels, between 1/64 and 64, makes the
+// simulated compute as long as the measured one, then that of collectives, between 1/8 and 8, the
+// simulated step; in turns, as each changes the other's part. Every plan will do that waits for its
+// collectives; copies are left as they are. `fused`: as of cost::Costs.
 // BadInput (65), DC7104: no measurements in the profile, or a step without compute. As for simulate
 // otherwise.
 base::Result<Calibration> calibrate(const runtime::plan::Plan& plan,

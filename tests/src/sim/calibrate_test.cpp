@@ -86,9 +86,11 @@ TEST(Calibrate, FindsWhatMadeTheRunLonger) {
       EXPECT_FALSE(found->are_hidden);
       const auto whole = static_cast<double>(run.whole.median_ns);
       EXPECT_NEAR(static_cast<double>(found->calibrated.whole.v), whole, 0.001 * whole);
-      // Where nothing runs concurrently with compute the factors themselves come out; else
-      // collectives that take longer slow compute for longer too.
-      const double apart = middle == kJustInTime ? 0.001 : 0.25;
+      const auto compute = static_cast<double>(run.compute.median_ns);
+      EXPECT_NEAR(static_cast<double>(found->calibrated.compute.v), compute, 0.001 * compute);
+      EXPECT_FALSE(found->is_off);
+      // Where both run concurrently, collectives that take longer slow compute for longer too.
+      const double apart = middle == kJustInTime ? 0.001 : 0.02;
       EXPECT_NEAR(found->kernels, kernels, apart * kernels) << middle;
       EXPECT_NEAR(found->collectives, collectives, apart * collectives) << middle;
     }
@@ -127,6 +129,15 @@ TEST(Calibrate, WhatComputeHidesIsLeftAsItIs) {
   EXPECT_TRUE(found->are_hidden);
   EXPECT_DOUBLE_EQ(found->collectives, 1);
   EXPECT_NEAR(found->kernels, 1.2, 0.001);
+}
+
+TEST(Calibrate, ATimeThatNoFactorExplainsIsSaid) {
+  const rp::Plan plan = compiled(kJustInTime);
+  base::StepMeasurement run = run_of(plan, profiled(plan, 1, 1));
+  run.whole.median_ns = run.compute.median_ns + 100 * (run.whole.median_ns - run.compute.median_ns);
+  const auto found = calibrate(plan, profiled(plan, 1, 1), run);
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  EXPECT_TRUE(found->is_off);
 }
 
 // Says the same of every kernel, whatever the profile says of its operations.
