@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string>
+
+#include "src/base/expression.h"
 
 namespace dc::runtime::verify {
 namespace {
@@ -135,16 +138,34 @@ Effects native(const plan::Instruction& in) {
   return effects;
 }
 
-// Reads its operands and writes its results, whatever its expression is.
+// Reads its operands and writes its results, as many as its expression has.
 Effects fused(const plan::Instruction& in) {
   if (in.op != "dc.fused") return unknown("is no fused kernel that this version knows");
   Effects effects;
+  const std::string* body = nullptr;
+  size_t operands = 0;
   for (const plan::Arg& arg : in.args) {
     if (arg.kind == plan::ArgKind::Tensors)
       return unknown("has a list of tensors, as no fused kernel does");
-    if (arg.kind == plan::ArgKind::Tensor) add(effects.reads, arg.i);
+    if (arg.kind == plan::ArgKind::String && !body) body = &arg.s;
+    if (arg.kind != plan::ArgKind::Tensor) continue;
+    add(effects.reads, arg.i);
+    ++operands;
   }
-  for (const int32_t id : in.outputs) add(effects.writes, id);
+  if (!body) return unknown("is a fused kernel without an expression");
+  const base::Result<base::Expression> expression = base::Expression::parse(*body);
+  if (!expression.ok())
+    return unknown("is a fused kernel whose expression cannot be read (" +
+                   expression.status().sentence() + ")");
+  if (expression->operands() != operands || expression->results.size() != in.outputs.size())
+    return unknown("is a fused kernel whose expression has " +
+                   std::to_string(expression->operands()) + " operands and " +
+                   std::to_string(expression->results.size()) + " results, and not its " +
+                   std::to_string(operands) + " and " + std::to_string(in.outputs.size()));
+  for (const int32_t id : in.outputs) {
+    if (id < 0) return unknown("is a fused kernel that leaves out a result");
+    add(effects.writes, id);
+  }
   return effects;
 }
 

@@ -1,6 +1,8 @@
 // Level 2, each instruction by itself: what it touches is listed, and its buffers have the shapes
 // that its kind demands.
 #include <algorithm>
+#include <compare>
+#include <cstdint>
 
 #include "runtime/plan/bad_plan.h"
 #include "runtime/plan/describe.h"
@@ -17,6 +19,7 @@ using base::Status;
 
 constexpr size_t kMaxArgs = 64;
 constexpr size_t kMaxResults = 4096;
+constexpr size_t kMaxName = 4096;
 
 class InstructionChecker {
  public:
@@ -37,6 +40,7 @@ class InstructionChecker {
   Status same(const std::vector<int32_t>& listed, const std::vector<int32_t>& known,
               const char* verb, const char* as) const;
   Status results(const plan::Instruction& in) const;
+  Status apart(const plan::Instruction& in) const;
   Status kernel(const plan::Instruction& in);
   Status scratch(const plan::Instruction& in);
   Status copy(const plan::Instruction& in);
@@ -140,15 +144,77 @@ Status InstructionChecker::results(const plan::Instruction& in) const {
   return {};
 }
 
+// A tensor of an instruction. Of the input and the output of one buffer of a collective `place` is
+// the same.
+struct Touch {
+  int32_t slice, tensor, place;
+  auto operator<=>(const Touch&) const = default;
+};
+constexpr int32_t kResults = 1 << 20;  // place of the first result
+
+template <typename Add>
+void for_each_tensor(const plan::Instruction& in, const Add& add) {
+  if (in.kind == plan::InstructionKind::Copy) {
+    add(in.src, 0);
+    add(in.dst, 1);
+  }
+  int32_t place = 0;
+  for (const plan::CollectiveBuffer& buffer : in.buffers) {
+    add(buffer.input, place);
+    add(buffer.output, place++);
+  }
+  for (const plan::Arg& arg : in.args) {
+    if (arg.kind == plan::ArgKind::Tensor) add(static_cast<int32_t>(arg.i), place++);
+    if (arg.kind != plan::ArgKind::Tensors) continue;
+    for (const int64_t id : arg.ints) add(static_cast<int32_t>(id), place++);
+  }
+  place = kResults;
+  for (const int32_t id : in.outputs) add(id, place++);
+}
+
+// What is written shares no byte on any rank with anything else that is touched: nothing orders
+// what happens within one instruction. A result in place is looked at by results(), what a
+// collective may do with its own range by buffer().
+Status InstructionChecker::apart(const plan::Instruction& in) const {
+  std::vector<Touch> touched;
+  for_each_tensor(in, [&](int32_t id, int32_t place) {
+    if (id >= 0) touched.push_back({tensor(id).slice, id, place});
+  });
+  std::sort(touched.begin(), touched.end());
+  const bool in_place = in.kind == plan::InstructionKind::Kernel && works_in_place(in);
+  for (size_t a = 0; a < touched.size(); ++a) {
+    for (size_t b = a + 1; b < touched.size() && touched[b].slice == touched[a].slice; ++b) {
+      const int32_t one = touched[a].tensor, other = touched[b].tensor;
+      const auto is_written = [&](int32_t id) {
+        return std::binary_search(writes_.begin(), writes_.end(), id);
+      };
+      const auto [first, last] = std::minmax(touched[a].place, touched[b].place);
+      if (first == last || (in_place && first == 0 && last == kResults)) continue;
+      if (!is_written(one) && !is_written(other)) continue;
+      if (shared_ranks(plan_, place_of(plan_, one), place_of(plan_, other)).empty()) continue;
+      return bad("DC3224", "writes " + describe(is_written(one) ? one : other) +
+                               ", which shares bytes with " +
+                               describe(is_written(one) ? other : one) + ", which it touches too");
+    }
+  }
+  return {};
+}
+
 Status InstructionChecker::kernel(const plan::Instruction& in) {
   if (in.op.empty()) return bad("DC3214", "names no operator");
   if (in.args.size() > kMaxArgs || in.outputs.size() > kMaxResults) {
     return bad("DC3214", "has " + std::to_string(in.args.size()) + " arguments and " +
                              std::to_string(in.outputs.size()) + " outputs");
   }
+  for (const plan::Arg& arg : in.args) {
+    if (arg.name.size() > kMaxName)
+      return bad("DC3214",
+                 "has an argument whose name has " + std::to_string(arg.name.size()) + " letters");
+  }
   if (in.writes.empty()) return bad("DC3214", "writes nothing");
   DC_RETURN_IF_ERROR(lists(in));
   DC_RETURN_IF_ERROR(results(in));
+  DC_RETURN_IF_ERROR(apart(in));
   return in.scratch < 0 ? Status() : scratch(in);
 }
 
@@ -177,7 +243,8 @@ Status InstructionChecker::copy(const plan::Instruction& in) {
     return bad("DC3216", "copies " + describe(in.src) + " to " + describe(in.dst) +
                              ", which differ in dtype or size or are not contiguous");
   }
-  return lists(in);
+  DC_RETURN_IF_ERROR(lists(in));
+  return apart(in);
 }
 
 Status InstructionChecker::collective(const plan::Instruction& in) {
@@ -191,7 +258,8 @@ Status InstructionChecker::collective(const plan::Instruction& in) {
   for (const plan::CollectiveBuffer& b : in.buffers) {
     DC_RETURN_IF_ERROR(buffer(in.collective, b, plan::group_size(plan_, group.axes)));
   }
-  return lists(in);
+  DC_RETURN_IF_ERROR(lists(in));
+  return apart(in);
 }
 
 // Elements that a buffer's input and output must have.

@@ -1,5 +1,6 @@
 // Level 2, the state table: role, placement and source of each entry fit its tensor and each other.
 #include <algorithm>
+#include <map>
 
 #include "runtime/plan/bad_plan.h"
 #include "runtime/plan/extent.h"
@@ -199,6 +200,19 @@ Status check_roles(const plan::Plan& plan) {
   return {};
 }
 
+// Each has its own bytes, but for ranges of another.
+Status check_own_bytes(const plan::Plan& plan) {
+  std::map<int32_t, const plan::StateEntry*> of_slice;
+  for (const plan::StateEntry& entry : plan.state) {
+    if (entry.range_of >= 0) continue;
+    const auto [first, is_new] = of_slice.emplace(tensor_of(plan, entry).slice, &entry);
+    if (is_new) continue;
+    return plan::bad_plan(
+        "DC3231", "state '" + entry.name + "' lies where state '" + first->second->name + "' does");
+  }
+  return {};
+}
+
 }  // namespace
 
 Status check_state_entries(const plan::Plan& plan) {
@@ -206,6 +220,7 @@ Status check_state_entries(const plan::Plan& plan) {
     const std::string wrong = entry_mismatch(plan, entry);
     if (!wrong.empty()) return plan::bad_plan("DC3231", "state '" + entry.name + "' " + wrong);
   }
+  DC_RETURN_IF_ERROR(check_own_bytes(plan));
   return check_roles(plan);
 }
 

@@ -51,6 +51,21 @@ void also_reads(Instruction& in, int32_t id) {
   in.args.push_back(native("", {id}, {}, {}).args[0]);
 }
 
+// A fused kernel with the tensors that it has and this expression.
+void fuse(Instruction& in, const char* expression) {
+  in.provider = Provider::Fused;
+  in.op = "dc.fused";
+  std::erase_if(in.args, [](const Arg& arg) { return arg.kind != ArgKind::Tensor; });
+  Arg body;
+  body.kind = ArgKind::String;
+  body.s = expression;
+  in.args.push_back(body);
+}
+constexpr const char* kNegative = "t0:f32=neg.default(self=a0);->t0";
+constexpr const char* kSum = "t0:f32=add.Tensor(self=a0,other=a1);->t0";
+constexpr const char* kSumOfThree =
+    "t0:f32=add.Tensor(self=a0,other=a1);t1:f32=add.Tensor(self=t0,other=a2);->t1";
+
 struct Mutation {
   const char* name;
   const char* code;
@@ -160,8 +175,15 @@ const std::vector<Mutation>& mutations() {
       {"operator_that_updates_silently", "DC3223", [](Plan& p) { at(p, kMatmul).op = "aten.native_batch_norm.default"; }, "changes its operands"},
       {"operator_of_others", "DC3223", [](Plan& p) { at(p, kMatmul).op = "mine.mm.default"; }, "no operator of ATen"},
       {"fused_kernel", "DC3223", [](Plan& p) { at(p, kMatmul).provider = Provider::Fused; }, "fused"},
-      {"fused_result_on_operand", "DC3224", [](Plan& p) { Instruction& in = at(p, kLossSumOf); in.provider = Provider::Fused, in.op = "dc.fused", in.outputs = in.writes = {kProduct}; }, "shares bytes with its operand"},
-      {"fused_kernel_hides_a_read", "DC3211", [](Plan& p) { Instruction& in = at(p, kMatmul); in.provider = Provider::Fused, in.op = "dc.fused", in.reads = {kInput}; }, "(w)"},
+      {"fused_result_on_operand", "DC3224", [](Plan& p) { Instruction& in = at(p, kLossSumOf); fuse(in, kNegative); in.outputs = in.writes = {kProduct}; }, "shares bytes with its operand"},
+      {"fused_kernel_without_expression", "DC3223", [](Plan& p) { fuse(at(p, kMatmul), kSum); at(p, kMatmul).args.pop_back(); }, "without an expression"},
+      {"fused_kernel_of_no_expression", "DC3223", [](Plan& p) { fuse(at(p, kMatmul), "t0"); }, "cannot be read"},
+      {"fused_kernel_of_other_operands", "DC3223", [](Plan& p) { fuse(at(p, kMatmul), kSumOfThree); }, "has 3 operands and 1 results, and not its 2 and 1"},
+      {"fused_kernel_without_result", "DC3223", [](Plan& p) { fuse(at(p, kMatmul), kSum); at(p, kMatmul).outputs = {-1}; }, "leaves out a result"},
+      {"update_of_one_moment_twice", "DC3224", [](Plan& p) { Instruction& in = at(p, kAdamW); in.args[2].i = in.args[1].i; std::erase(in.reads, kMoment2); std::erase(in.writes, kMoment2); }, "which it touches too"},
+      {"copy_onto_itself", "DC3224", [](Plan& p) { Instruction& in = at(p, kLossSumOf); in = {}; in.kind = InstructionKind::Copy; in.src = in.dst = kMoment1; in.reads = in.writes = {kMoment1}; }, "which it touches too"},
+      {"two_gathers_into_one", "DC3224", [](Plan& p) { auto& buffers = at(p, kGather).buffers; buffers.push_back(buffers[0]); }, "which it touches too"},
+      {"fused_kernel_hides_a_read", "DC3211", [](Plan& p) { Instruction& in = at(p, kMatmul); fuse(in, kSum); in.reads = {kInput}; }, "(w)"},
       {"result_on_operand", "DC3224", [](Plan& p) { at(p, kLossSumOf).outputs = at(p, kLossSumOf).writes = {kProduct}; }, "shares bytes with its operand"},
       {"in_place_result_elsewhere", "DC3224", [](Plan& p) { at(p, kSquareSum) = native("dc.cross_entropy_backward", {kReduced, kHyperparameters, kHyperparameters, kHyperparameters, kHyperparameters, kHyperparameters}, {kReduced, kHyperparameters}, {kReduced, kMoment1}); at(p, kSquareSum).outputs = {kMoment1}; }, "is not where its operand"},
       {"gather_without_room_on_the_last_rank", "DC3217", [](Plan& p) { slice_of(p, kWhole).bytes = 256; p.tensors[kWhole].rank_stride = 16; }, "no room"},
@@ -209,6 +231,7 @@ const std::vector<Mutation>& mutations() {
       {"place_still_read", "DC3241", [](Plan& p) { at(p, kWaitReduced).stream = 1; at(p, kSquareSum) = native("dc.zero", {kTableRow}, {}, {kTableRow}); slice_of(p, kGradient).last = kReduce; p.slices.push_back({Space::Device, slice_of(p, kGradient).offset, 64, 0, kSquareSum, kSquareSum, SliceKind::Scratch}); at(p, kSquareSum).scratch = static_cast<int32_t>(p.slices.size() - 1); }, "writes bytes that instruction 7 (reduce_scatter) of program 'step' reads"},
       // Level 2: tables
       {"transient_state", "DC3231", [](Plan& p) { p.state[1].tensor = kProduct; }, "does not keep"},
+      {"state_where_another_is", "DC3231", [](Plan& p) { p.state[2].tensor = p.state[1].tensor; }, "lies where state"},
       {"state_without_parameter", "DC3231", [](Plan& p) { p.state[1].parameter = -1; }, "role moment1 and names no parameter"},
       {"state_of_other_size", "DC3231", [](Plan& p) { p.state[1].placement.clear(); }, "has 32 elements, not those of parameter"},
       {"state_of_other_type", "DC3231", [](Plan& p) { p.tensors[kShard].dtype = DType::I32; }, "cannot hold"},
