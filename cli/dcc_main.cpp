@@ -209,7 +209,7 @@ void add_explain(CLI::App& app, dc::cli::ExplainArguments& a) {
   example(sub, "explain plan.dcp", "explain plan.dcp model.layers.0", "explain plan.dcp 51 --json");
   sub->add_option("plan", a.plan, "Plan file")->required();
   sub->add_option("what", a.what,
-                  "Only these: an index of the last program, a tensor (%12 or its name), a "
+                  "Only these: an index of the step's last program, a tensor (%12 or its name), a "
                   "parameter, or a module with all inside it");
   sub->add_flag("--json", a.json, "Print as JSON");
 }

@@ -95,7 +95,8 @@ template <>
 constexpr plan::FieldSet<plan::kFields<plan::Instruction>> kSilent<plan::Instruction> = {"module",
                                                                                          "phase"};
 template <>
-constexpr plan::FieldSet<plan::kFields<plan::Program>> kSilent<plan::Program> = {"duration_ns"};
+constexpr plan::FieldSet<plan::kFields<plan::Program>> kSilent<plan::Program> = {
+    "duration_ns", "duration_origins"};
 template <>
 constexpr plan::FieldSet<plan::kFields<plan::Variant>> kSilent<plan::Variant> = {"inputs",
                                                                                  "prediction"};

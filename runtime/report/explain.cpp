@@ -239,6 +239,15 @@ std::vector<std::string_view> names_of(const plan::Plan& plan) {
   return {names.begin(), names.end()};
 }
 
+// The last program that a step runs; an evaluation comes behind it.
+size_t last_program_of_step(const plan::Plan& plan) {
+  return plan.step.empty() ? plan.programs.size() - 1
+                           : static_cast<size_t>(plan.step.back().program);
+}
+const plan::Program& last_of_step(const plan::Plan& plan) {
+  return plan.programs[last_program_of_step(plan)];
+}
+
 base::Result<Named> named_by(const plan::Plan& plan, const std::string& what) {
   Named named;
   if (what.empty()) return named;
@@ -248,7 +257,7 @@ base::Result<Named> named_by(const plan::Plan& plan, const std::string& what) {
   const auto read = std::from_chars(begin, end, number);
   const bool is_number = read.ec == std::errc() && read.ptr == end && number >= 0;
   if (is_number && what[0] != '%') {
-    if (static_cast<size_t>(number) < plan.programs.back().instructions.size()) {
+    if (static_cast<size_t>(number) < last_of_step(plan).instructions.size()) {
       named.index = number;
       return named;
     }
@@ -271,17 +280,17 @@ base::Result<Named> named_by(const plan::Plan& plan, const std::string& what) {
   }
   if (!named.all()) return named;
   const std::string near = base::did_you_mean(what, names_of(plan));
-  return base::Status(
-      base::ErrorKind::Usage, "DC2817",
-      "'" + base::printable(what) +
-          "' is no tensor, parameter or module of the plan, and no index of its last program" +
-          (near.empty() ? "; `dcc inspect --as=text` shows them" : near));
+  return base::Status(base::ErrorKind::Usage, "DC2817",
+                      "'" + base::printable(what) +
+                          "' is no tensor, parameter or module of the plan, and no index of the "
+                          "step's last program" +
+                          (near.empty() ? "; `dcc inspect --as=text` shows them" : near));
 }
 
 std::string in_words(const plan::Plan& plan, const Named& named, const std::string& what) {
   if (named.index) {
     const plan::Instruction& in =
-        plan.programs.back().instructions[static_cast<size_t>(*named.index)];
+        last_of_step(plan).instructions[static_cast<size_t>(*named.index)];
     const std::string does = in.op.empty() ? std::string(plan::name(in.kind)) : in.op;
     return "[" + std::to_string(*named.index) + "] " + does +
            (in.module.empty() ? "" : " in " + in.module);
@@ -304,7 +313,7 @@ base::Result<Explanation> explain(const plan::Plan& plan, const std::string& wha
     const plan::Program& program = plan.programs[p];
     std::optional<plan::ProgramTimeline> timeline;
     if (plan::has_timeline(plan)) timeline = plan::predicted_timeline(plan, program);
-    const bool is_last = p + 1 == plan.programs.size();
+    const bool is_last = p == last_program_of_step(plan);
     for (size_t i = 0; i < program.instructions.size(); ++i) {
       const plan::Instruction& in = program.instructions[i];
       const auto number = static_cast<int32_t>(p), index = static_cast<int32_t>(i);

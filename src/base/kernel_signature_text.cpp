@@ -15,6 +15,8 @@
 namespace dc::base {
 namespace {
 
+constexpr size_t kMostNameBytes = 4096;  // of an attribute; signatures have room for 2^24
+
 constexpr std::string_view kNone = "none", kArrow = "->";
 
 void append_number(std::string& text, double value) {
@@ -173,7 +175,8 @@ class SignatureParser {
 
   bool read_attribute() {
     const std::string_view name = take_until(" =");
-    if (name.empty() || !skip('=') || !signature_.has_attributes()) return false;
+    if (name.empty() || name.size() > kMostNameBytes || !skip('=') || !signature_.has_attributes())
+      return false;
     if (skip('"')) return read_quoted(name);
     if (skip('[')) return read_list(name);
     const std::string_view value = take_until(" ");

@@ -19,7 +19,7 @@ std::string Status::to_string() const {
 void check_failed(const char* condition, const char* file, int line) {
   std::fprintf(stderr, "internal error: %s is false at %s:%d; please report this\n", condition,
                file, line);
-  std::abort();
+  std::_Exit(exit_code(ErrorKind::Internal));
 }
 
 }  // namespace dc::base

@@ -108,7 +108,12 @@ std::optional<CacheHit> PlanCache::find(const std::string& key, const Request& r
                                         std::string& warning) const {
   if (!enabled()) return std::nullopt;
   Result<std::string> bytes = base::read_file(plan_path(key));
-  if (!bytes.ok()) return std::nullopt;
+  if (!bytes.ok()) {
+    if (bytes.status().kind() != ErrorKind::MissingInput)
+      warning =
+          "cache entry " + plan_path(key) + " is not used (" + bytes.status().sentence() + ")";
+    return std::nullopt;
+  }
   Result<CacheHit> found = open_entry(key, std::move(bytes).value(), request);
   if (!found.ok()) {
     const std::optional<std::string> aside = set_aside(key);

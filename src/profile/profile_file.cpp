@@ -292,14 +292,15 @@ Result<Profile> parse_profile(const std::string& text, const std::string& what) 
   }
   Fields head(document);
   const int64_t version = head.count("version");
-  Profile profile;
-  profile.measurements.model_digest = head.text("model_digest");
   if (!head.status().ok()) return unreadable(head.status(), what);
   if (version != kProfileVersion) {
     return Status(ErrorKind::Mismatch, "DC2503",
                   what + " has version " + std::to_string(version) + ", this dcc reads version " +
                       std::to_string(kProfileVersion) + "; measure again with `dcc profile`");
   }
+  Profile profile;
+  profile.measurements.model_digest = head.text("model_digest");
+  if (!head.status().ok()) return unreadable(head.status(), what);
   Status status = read_machine(document, profile.measurements.machine);
   if (status.ok()) status = read_tables(document, profile.measurements);
   if (status.ok()) status = read_kind(document, profile.measurements);
