@@ -103,8 +103,18 @@ std::string variant_label(const Variant& variant) {
   return "the variant for '" + std::string(name(variant.purpose)) + "'";
 }
 
+// Each run of the step's programs is one micro-batch: what feeds them counts on it.
+Status check_micro_batches(const Plan& plan) {
+  int64_t runs = 0;
+  for (const ProgramRun& run : plan.step) runs += run.repeat;
+  if (runs == plan.accumulation) return {};
+  return bad_plan("DC3105", "the step runs " + std::to_string(runs) + " programs for " +
+                                std::to_string(plan.accumulation) + " micro-batches");
+}
+
 Status check_programs(const Plan& plan) {
   DC_RETURN_IF_ERROR(check_runs(plan, plan.step, "the step"));
+  DC_RETURN_IF_ERROR(check_micro_batches(plan));
   for (const Variant& variant : plan.variants) {
     DC_RETURN_IF_ERROR(check_runs(plan, variant.step, variant_label(variant)));
   }

@@ -110,6 +110,8 @@ const std::vector<Mutation>& mutations() {
       {"origins_count", "DC3103", [](Plan& p) { p.programs[0].duration_origins = {1}; }, "where 1 come from"},
       {"no_step", "DC3105", [](Plan& p) { p.step.clear(); }, "no program"},
       {"repeat_zero", "DC3105", [](Plan& p) { p.step[0].repeat = 0; }, "0 times"},
+      {"more_runs_than_micro_batches", "DC3105", [](Plan& p) { p.step[0].repeat = 2; }, "runs 2 programs for 1 micro-batches"},
+      {"fewer_runs_than_micro_batches", "DC3105", [](Plan& p) { p.accumulation = 3; p.step[0].repeat = 2; }, "runs 2 programs for 3 micro-batches"},
       {"strides_count", "DC3107", [](Plan& p) { p.tensors[kWhole].strides = {1}; }, "strides"},
       // Level 2: memory
       {"slice_past_arena", "DC3201", [](Plan& p) { p.arena_bytes[0] -= 64; }, "slice 14"},
@@ -369,6 +371,7 @@ TEST(Verify, SlicesOfDifferentProgramsMayShareBytes) {
       {"t", DType::F32, {4}, {1}, static_cast<int32_t>(plan.slices.size() - 1), 0, 0});
   plan.programs.push_back({"accumulate", {zero}});
   plan.step = {{1, 3}, {0, 1}};
+  plan.accumulation = 4;
   EXPECT_TRUE(verify::verify_meaning(plan).ok()) << verify::verify_meaning(plan).to_string();
   // What one program leaves in a transient slice is gone in the next.
   also_reads(plan.programs[0].instructions[kMatmul], t);
@@ -395,12 +398,14 @@ TEST(Verify, CarriedSlicesNeedAWriteEarlierInTheStep) {
   plan.programs.push_back({"first", {zero}});
   also_reads(plan.programs[0].instructions[kMatmul], carried);
   plan.step = {{1, 1}, {0, 1}};
+  plan.accumulation = 2;
   EXPECT_TRUE(verify::verify_meaning(plan).ok()) << verify::verify_meaning(plan).to_string();
   plan.step = {{0, 1}, {1, 1}};
   plan.parameters[0].gradient_ready = -1;
   EXPECT_EQ(verify::verify_meaning(plan).code(),
             "DC3232");  // the step's last program has no gradient
   plan.step = {{0, 1}, {1, 1}, {0, 1}};
+  plan.accumulation = 3;
   plan.parameters[0].gradient_ready = kReduce;
   EXPECT_EQ(verify::verify_meaning(plan).code(), "DC3213");
 }
