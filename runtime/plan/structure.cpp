@@ -20,6 +20,8 @@ constexpr int32_t kMaxThreads = 1 << 12;
 constexpr int32_t kMaxEvents = 1 << 26;
 constexpr size_t kMaxStreams = 64;
 constexpr size_t kMaxDims = 64;
+// Far above a rank's memory; the arenas of all ranks of a host still add up in 64 bits.
+constexpr int64_t kMaxArena = int64_t{1} << 48;
 constexpr size_t kMaxSpaces = base::kSpaceNames.size();
 constexpr size_t kCollectiveKinds = base::kCollectiveKindNames.size();
 
@@ -205,6 +207,10 @@ Status check_memory_ids(const Plan& plan) {
   }
   if (plan.arena_bytes.size() > kMaxSpaces) {
     return bad_plan("DC3103", std::to_string(plan.arena_bytes.size()) + " arenas");
+  }
+  for (const int64_t bytes : plan.arena_bytes) {
+    if (bytes < 0 || bytes > kMaxArena)
+      return bad_plan("DC3103", "an arena of " + std::to_string(bytes) + " bytes");
   }
   for (const Slice& slice : plan.slices) {
     if (!is_id_or_none(slice.program, plan.programs.size())) {

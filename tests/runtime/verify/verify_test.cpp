@@ -105,6 +105,8 @@ const std::vector<Mutation>& mutations() {
       {"too_many_streams", "DC3103", [](Plan& p) { p.streams.resize(65); }, "65 streams"},
       {"negative_events", "DC3103", [](Plan& p) { p.events = -1; }, "events"},
       {"too_many_arenas", "DC3103", [](Plan& p) { p.arena_bytes.resize(base::kSpaces.size() + 1); }, "arenas"},
+      {"negative_arena", "DC3103", [](Plan& p) { p.arena_bytes[0] = -64; }, "an arena of -64 bytes"},
+      {"huge_arena", "DC3103", [](Plan& p) { p.arena_bytes[0] = (int64_t{1} << 48) + 64; }, "an arena of 281474976710720 bytes"},
       {"wire_bytes_count", "DC3103", [](Plan& p) { p.prediction.wire_bytes.pop_back(); }, "wire"},
       {"durations_count", "DC3103", [](Plan& p) { p.programs[0].duration_ns.pop_back(); }, "predicted durations"},
       {"origins_count", "DC3103", [](Plan& p) { p.programs[0].duration_origins = {1}; }, "where 1 come from"},
