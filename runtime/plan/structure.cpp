@@ -10,6 +10,7 @@
 #include "runtime/plan/mesh.h"
 #include "runtime/plan/names.h"
 #include "runtime/plan/structure.h"
+#include "src/base/step_scalars.h"
 
 namespace dc::runtime::plan {
 namespace {
@@ -170,7 +171,7 @@ Status check_mesh(const Plan& plan) {
   if (plan.threads < 1 || plan.threads > kMaxThreads) {
     return bad_plan("DC3103", std::to_string(plan.threads) + " threads per rank");
   }
-  if (plan.accumulation < 1) {
+  if (plan.accumulation < 1 || plan.accumulation > base::kMaxMicroBatches) {
     return bad_plan("DC3103", std::to_string(plan.accumulation) + " micro-batches per step");
   }
   if (plan.events < 0 || plan.events > kMaxEvents) {
