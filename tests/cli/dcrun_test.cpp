@@ -163,6 +163,18 @@ TEST_F(Dcrun, ANormalStopSavesAndSays75) {
   }
 }
 
+// As of what a script starts with `&`: a Ctrl-C is for the foreground.
+TEST_F(Dcrun, AnIgnoredInterruptStaysIgnored) {
+  signal(SIGINT, SIG_IGN);
+  const pid_t child = start(plan(1) + " --weights init:1 --data synthetic --steps 100000000");
+  signal(SIGINT, SIG_DFL);
+  await_steps(3);
+  kill(child, SIGINT);
+  kill(child, SIGTERM);  // would be the second request, which ends at once
+  const Finished r = finish(child);
+  EXPECT_EQ(r.code, 75) << r.err;
+}
+
 TEST_F(Dcrun, ADeadRankIsNamed) {
   const pid_t child =
       start("-n 2 " + plan(2) + " --weights init:1 --data synthetic --steps 100000000");
