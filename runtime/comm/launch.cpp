@@ -274,7 +274,7 @@ std::string_view name(Launcher launcher) {
 
 base::Result<LaunchInfo> detect_launch(const Environment& environment) {
   const Variables variables(environment);
-  // dcrun -n refuses to start below another launcher's ranks, so its own variables are the
+  // dcrun -n starts no ranks below one of several of another launcher, so its own variables are the
   // innermost.
   DC_ASSIGN_OR_RETURN(const auto dcrun, dcrun_claim(variables));
   if (dcrun) return dcrun->info;

@@ -175,6 +175,17 @@ TEST_F(Dcrun, AnIgnoredInterruptStaysIgnored) {
   EXPECT_EQ(r.code, 75) << r.err;
 }
 
+// As in a shell that salloc or srun started.
+TEST_F(Dcrun, StartsRanksInsideAStepOfOneTask) {
+  const std::pair<const char*, const char*> kStep[] = {
+      {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}, {"SLURM_JOB_ID", "7"}, {"SLURM_STEP_ID", "0"}};
+  for (const auto& [name, value] : kStep) setenv(name, value, 1);
+  const Finished r =
+      finish(start("-n 2 " + plan(2) + " --weights init:1 --data synthetic --steps 2"));
+  for (const auto& [name, value] : kStep) unsetenv(name);
+  EXPECT_EQ(r.code, 0) << r.err;
+}
+
 TEST_F(Dcrun, ADeadRankIsNamed) {
   const pid_t child =
       start("-n 2 " + plan(2) + " --weights init:1 --data synthetic --steps 100000000");
