@@ -139,6 +139,17 @@ TEST(Launch, JobsOfDifferentStartsDiffer) {
   EXPECT_EQ(job({{"RANK", "0"}, {"LOCAL_RANK", "0"}}, kTorchrun), job({}, kTorchrun));
 }
 
+// Hydra has a separate proxy on each host; ranks that do not share one still are of one job.
+TEST(Launch, MpichNamesAJobOfSeveralHostsByWhereItMeets) {
+  const auto job = [](Variables changed) {
+    const Variables master{{"MASTER_ADDR", "host"}, {"MASTER_PORT", "29500"}};
+    return detect(std::move(changed) + kMpich + master)->job;
+  };
+  EXPECT_EQ(job({{"MPI_LOCALNRANKS", "1"}}), "mpich-host:29500");
+  EXPECT_EQ(job({{"MPI_LOCALNRANKS", "1"}, {"PMI_JOBID", "7"}}), "mpich-7");
+  EXPECT_NE(job({}), "mpich-host:29500");  // of this host's proxy
+}
+
 TEST(Launch, AnInnerLauncherWinsInsideASlurmStep) {
   expect_launch(kOpenMpi + kSlurm, comm::Launcher::OpenMpi, 3, 4, 1, 2);
   expect_launch(kTorchrun + kSlurm, comm::Launcher::Torchrun, 1, 2, 1, 2);
