@@ -80,11 +80,13 @@ Result<Claim> Saving::claim(const TrainOptions& options, const std::string& resu
 }
 
 Status Saving::check_memory(const TrainOptions& options, const plan::Plan& plan, int rank,
-                            int ranks_of_host, std::optional<int64_t> free) {
+                            int ranks_of_host, base::DeviceKind device,
+                            std::optional<int64_t> free) {
   if (!keeps_copy(options) || !free) return base::ok_status();
   int64_t arenas = 0;
   for (const plan::Space space : base::kSpaces) {
-    if (space != plan::Space::Disk) arenas += memory::arena_bytes(plan, space);
+    const bool is_of_gpu = space == plan::Space::Device && device == base::DeviceKind::Cuda;
+    if (space != plan::Space::Disk && !is_of_gpu) arenas += memory::arena_bytes(plan, space);
   }
   const int64_t copy = plan::copy_bytes(plan, rank);
   if (arenas + copy <= *free / ranks_of_host) return base::ok_status();
