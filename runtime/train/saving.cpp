@@ -176,7 +176,12 @@ Result<Saved> Saving::finish(int64_t steps, const checkpoint::DataPosition& posi
 
 Result<Saved> Saving::finish_checkpoint(int64_t steps, const checkpoint::DataPosition& position) {
   const std::string path = checkpoint::CheckpointFolder(options_.save).path_of(steps);
-  if (newest_ != path) {  // else it was saved just now, or is where the run began
+  // It may have been saved just now, or be where the run began, whose path the user wrote. Rank 0
+  // looks, so that all decide alike.
+  std::error_code none;
+  const bool is_newest = control_.rank().v == 0 && std::filesystem::equivalent(newest_, path, none);
+  DC_ASSIGN_OR_RETURN(const bool is_saved, comm::any_rank(control_, is_newest));
+  if (!is_saved) {
     DC_RETURN_IF_ERROR(saver_->begin(run_state(plan_, digest_, options_, steps, position)));
     DC_ASSIGN_OR_RETURN(const checkpoint::SaveResult result, saver_->settle());
     if (!result.refused.empty()) return refused(result.refused);

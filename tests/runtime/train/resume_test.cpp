@@ -1,4 +1,6 @@
 // Runs in two halves: the second resumes what the first has saved, and no number shows it.
+#include <sys/stat.h>
+
 #include <chrono>
 #include <filesystem>
 #include <sstream>
@@ -235,6 +237,29 @@ TEST(Resume, ADamagedCheckpointIsNamedAndTheLastGoodOneOffered) {
   good.overwrite = true;
   expect_ok(run_job(plan, good));
   EXPECT_EQ(checkpoint::CheckpointFolder(options.save).list().back().step, 8);
+}
+
+// However its path is written.
+TEST(Resume, ACheckpointThatIsThereIsNotWrittenAgain) {
+  const ScratchFolder folder;
+  const plan::Plan plan = TrainingPlan(2, 1).plan;
+  train::TrainOptions options = options_for(folder, "saved", 4);
+  expect_ok(run_job(plan, options));
+  const std::string checkpoint = options.save + "/step-00000004";
+  const auto inode = [&] {
+    struct stat info {};
+    EXPECT_EQ(stat(checkpoint.c_str(), &info), 0);
+    return info.st_ino;
+  };
+  const auto before = inode();
+  for (const std::string& save : {options.save, options.save + "/"}) {
+    for (const std::string& from : {std::string("latest"), checkpoint + "/"}) {
+      train::TrainOptions again = resumed(options, from);
+      again.save = save;
+      expect_ok(run_job(plan, again));
+      EXPECT_EQ(inode(), before) << save << " from " << from;
+    }
+  }
 }
 
 TEST(Resume, MetricsGoOnWhereTheCheckpointIs) {
