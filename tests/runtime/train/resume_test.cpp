@@ -9,6 +9,7 @@
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/reader.h"
 #include "runtime/train/claim.h"
+#include "src/base/file.h"
 #include "src/base/json.h"
 #include "tests/runtime/train/run_job.h"
 #include "tests/runtime/train/scratch_folder.h"
@@ -268,13 +269,15 @@ TEST(Resume, MetricsGoOnWhereTheCheckpointIs) {
   train::TrainOptions options = options_for(folder, "saved", 5);
   expect_ok(run_job(plan, options));
   const auto whole = rows(options.metrics);
-  // As if killed two steps after the last save, in the middle of a line.
+  // As if killed two steps after the last save, in the middle of a line; of a length that no text
+  // file of another kind may have.
   fs::remove_all(options.save);
   options.steps = 3;
   options.metrics = folder / "other.jsonl";
   expect_ok(run_job(plan, options));
   const std::string text = read_text(folder / "saved.jsonl");
   folder.write("other.jsonl", text.substr(0, text.size() - 20));
+  fs::resize_file(options.metrics, base::kMaxTextBytes + 1);
   options.steps = 5;
   expect_ok(run_job(plan, resumed(options)));
   EXPECT_EQ(rows(options.metrics), whole);
