@@ -31,8 +31,10 @@ constexpr const char* kFooter =
     "\n"
     "Exit codes: 0 ok, 1 check failed, 64 usage, 65 bad input, 66 missing input, 69 no backend or "
     "peer, 70 bug in dcc,\n"
-    "73 cannot write, 74 I/O, 76 mismatch, 78 bad configuration, 80 over the memory budget, 81 "
-    "unsupported operator.";
+    "73 cannot write, 74 I/O, 76 mismatch, 77 not permitted, 78 bad configuration, 80 over the "
+    "memory budget,\n"
+    "81 unsupported operator; of profile also 82 collective timeout, 83 a peer died, 128 + N ended "
+    "by signal N.";
 
 int finish(const Status& status) {
   if (status.ok()) return 0;

@@ -209,9 +209,8 @@ Result<runtime::train::Outcome> run_rank(const cli::DcrunOptions& options,
 }
 
 Status check_launch(const cli::DcrunOptions& options, const runtime::comm::LaunchInfo& launch) {
-  const bool ours = launch.launcher == runtime::comm::Launcher::Dcrun ||
-                    launch.launcher == runtime::comm::Launcher::Single;
-  if (options.ranks == 0 || ours) return base::ok_status();
+  const bool is_ours = launch.launcher == runtime::comm::Launcher::Dcrun;
+  if (options.ranks == 0 || is_ours || launch.is_alone()) return base::ok_status();
   return Status(ErrorKind::BadConfig, "DC6012",
                 "-n " + std::to_string(options.ranks) + " was given, but " +
                     std::string(runtime::comm::name(launch.launcher)) +
@@ -235,7 +234,7 @@ int run(int argc, char** argv) {
   auto secret = runtime::comm::read_job_key(options->job_key);
   if (!secret.ok()) return report(secret.status(), "dcrun");
   launch->secret = std::move(secret).value();
-  if (options->ranks > 0 && launch->launcher == runtime::comm::Launcher::Single) {
+  if (options->ranks > 0 && launch->is_alone()) {
     return runtime::comm::spawn_ranks(options->ranks, argc, argv);  // takes what is held
   }
   runtime::train::watch_stop_signals();

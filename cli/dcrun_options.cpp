@@ -28,12 +28,10 @@ constexpr const char* kExamples =
     "--metrics run.jsonl\n";
 
 constexpr const char* kExitCodes =
-    "Exit codes: 0 done, 64 usage, 65 bad input, 66 missing input, 69 no backend, 73 cannot "
-    "write,\n"
-    "74 I/O, 75 stopped on request, state saved, 76 plan or world mismatch, 78 configuration, "
-    "80 "
-    "memory,\n"
-    "81 unsupported, 82 collective timeout, 83 a peer died, 84 non-finite number.\n";
+    "Exit codes: 0 done, 64 usage, 65 bad input, 66 missing input, 69 no backend, 70 our bug,\n"
+    "73 cannot write, 74 I/O, 75 stopped on request, state saved, 76 plan or world mismatch,\n"
+    "77 not permitted, 78 configuration, 80 memory, 81 unsupported, 82 collective timeout,\n"
+    "83 a peer died, 84 non-finite number, 128 + N ended by signal N.\n";
 
 // What the text of an option may be, besides what its member's type reads.
 namespace limits {

@@ -191,8 +191,7 @@ int run_profile(const ProfileArguments& arguments, int argc, char** argv) {
   Result<std::string> secret = runtime::comm::read_job_key(arguments.job_key);
   if (!secret.ok()) return finish(secret.status());
   launch->secret = std::move(secret).value();
-  const bool starts_ranks =
-      launch->launcher == runtime::comm::Launcher::Single && arguments.ranks > 1;
+  const bool starts_ranks = launch->is_alone() && arguments.ranks > 1;
   const int world = starts_ranks ? arguments.ranks : launch->world;
   if (arguments.ranks_per_host > 0 && world % arguments.ranks_per_host != 0) {
     return finish(Status(ErrorKind::Usage, "DC2810",

@@ -40,10 +40,15 @@ class ProcessMemory final : public RegionSource {
   void watch(ControlPage page) {
     std::vector<Lifeline> lines;
     if (rank_ != 0) lines.push_back({0, links_.sockets[0].get(), false});
+    // The page has process ids as rank 0 sees them. To a rank in another process namespace, as in a
+    // container, they are those of strangers; it hears of ends by its socket, and by rank 0.
+    const bool knows_ids =
+        rank_ == 0 || peer_process(links_.sockets[0].get()) == page.rank(0).pid.load();
     for (int peer = 0; peer < page.world(); ++peer) {
       if (peer == rank_) continue;
       if (rank_ == 0)
         lines.push_back({peer, links_.sockets[static_cast<size_t>(peer)].get(), false});
+      if (!knows_ids) continue;
       device::Descriptor process = open_process(page.rank(peer).pid.load());
       if (!process.ok()) continue;
       lines.push_back({peer, process.get(), true});

@@ -168,6 +168,14 @@ MaybeClaim openmpi_claim(const Variables& variables) {
   return std::optional<Claim>(std::move(claim));
 }
 
+// The same on all ranks. Hydra has a proxy on each host, and ranks of several hosts have nothing in
+// common but where they meet and their key.
+std::string mpich_job(const Variables& variables, const LaunchInfo& info) {
+  if (const auto job = variables.text("PMI_JOBID")) return *job;
+  if (info.local_world == info.world) return launcher_identity("hydra_pmi_proxy");
+  return variables.text_or("MASTER_ADDR", "") + ":" + variables.text_or("MASTER_PORT", "");
+}
+
 MaybeClaim mpich_claim(const Variables& variables) {
   if (!variables.has("PMI_RANK") && !variables.has("PMI_SIZE")) return std::optional<Claim>();
   const bool local_known = variables.has("MPI_LOCALRANKID") || variables.has("MPI_LOCALNRANKS");
@@ -179,8 +187,7 @@ MaybeClaim mpich_claim(const Variables& variables) {
                ", but MPI_LOCALRANKID and MPI_LOCALNRANKS are not set, so it is unknown how many "
                "ranks share this host; set them");
   }
-  const auto job = variables.text("PMI_JOBID");
-  claim.info.job = "mpich-" + (job ? *job : launcher_identity("hydra_pmi_proxy"));
+  claim.info.job = "mpich-" + mpich_job(variables, claim.info);
   return std::optional<Claim>(std::move(claim));
 }
 
@@ -274,7 +281,7 @@ std::string_view name(Launcher launcher) {
 
 base::Result<LaunchInfo> detect_launch(const Environment& environment) {
   const Variables variables(environment);
-  // dcrun -n refuses to start below another launcher's ranks, so its own variables are the
+  // dcrun -n starts no ranks below one of several of another launcher, so its own variables are the
   // innermost.
   DC_ASSIGN_OR_RETURN(const auto dcrun, dcrun_claim(variables));
   if (dcrun) return dcrun->info;

@@ -30,6 +30,8 @@ struct LaunchInfo {
   std::optional<Master> master = std::nullopt;
   std::string secret = {};  // what only this job knows (job_key.h); empty: nothing was given
   bool one_host() const { return local_world == world; }
+  // Whether `dcrun -n` may start ranks: no launcher did, or one that started this process alone.
+  bool is_alone() const { return world == 1 && launcher != Launcher::Dcrun; }
 };
 std::string_view name(Launcher launcher);
 

@@ -219,8 +219,7 @@ class Hub {
       send_message(guest.get(), refusal(status), -1);
       return status;
     }
-    const auto credentials = peer_of(guest.get());
-    pids_[rank] = credentials ? credentials->pid : 0;
+    pids_[rank] = peer_process(guest.get());
     peers_[rank] = std::move(guest);
     return base::ok_status();
   }
@@ -312,6 +311,11 @@ Status send_to_all(const Links& links, Kind kind, int memory, int64_t bytes) {
 }
 
 }  // namespace
+
+int peer_process(int socket) {
+  const auto credentials = peer_of(socket);
+  return credentials ? credentials->pid : 0;
+}
 
 base::Status check_arrival(const LaunchInfo& launch, int rank, int world, bool came_before) {
   const auto fault = [](const std::string& sentence) {

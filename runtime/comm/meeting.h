@@ -36,6 +36,10 @@ base::Status hand_out(const Links& links, int memory, int64_t bytes);
 // Others: takes what rank 0 has already sent.
 base::Result<device::Descriptor> take_handed_out(const Links& links, int64_t bytes);
 
+// The id of the process at the other end, in the process namespace of this one; 0 if it has none
+// there. Of the socket to rank 0: rank 0's.
+int peer_process(int socket);
+
 // What can be wrong when ranks meet, in the words of rank 0.
 // Of a rank that came and said rank and world; success if it may stay.
 base::Status check_arrival(const LaunchInfo& launch, int rank, int world, bool came_before);

@@ -40,15 +40,25 @@ bool others_may_go_on(int code) {
          code == exit_code(ErrorKind::NonFinite);
 }
 
+// As under nohup, or SIGINT in what a shell without job control starts with `&`.
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 class RankGroup {
  public:
   explicit RankGroup(int ranks) : pids_(static_cast<size_t>(ranks), 0), codes_(pids_.size(), 0) {}
 
-  // Signals are taken one by one in `run`, never by handlers.
+  // Signals are taken one by one in `run`, never by handlers. A blocked signal is taken even if it
+  // is to be ignored, so such ones are left alone.
   void hold_signals() {
+    signal(SIGCHLD, SIG_DFL);  // of ranks that end while it is ignored nothing is heard
     sigemptyset(&held_);
-    for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGTSTP, SIGCONT})
-      sigaddset(&held_, signal);
+    for (const int signal : {SIGTERM, SIGCHLD, SIGCONT}) sigaddset(&held_, signal);
+    for (const int signal : {SIGINT, SIGHUP, SIGTSTP}) {
+      if (!is_ignored(signal)) sigaddset(&held_, signal);
+    }
     sigprocmask(SIG_BLOCK, &held_, &before_);
   }
   void release_signals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }

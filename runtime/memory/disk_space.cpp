@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "runtime/plan/mesh.h"
+#include "src/base/file.h"
 #include "src/base/text.h"
 #include "src/base/xxh64.h"
 
@@ -50,7 +51,7 @@ Result<std::unique_ptr<DiskSpace>> DiskSpace::create(const plan::Plan& plan, int
                       std::strerror(errno) + "); choose a folder that exists and is writable");
   }
   std::unique_ptr<DiskSpace> space(new DiskSpace(plan, rank, file));
-  if (const int error = posix_fallocate(file, 0, bytes); error != 0) {
+  if (const int error = base::take_room(file, bytes); error != 0) {
     return Status(ErrorKind::CannotWrite, "DC6703",
                   "--offload-dir " + folder + ": there is no room for the " +
                       std::to_string(bytes) + " bytes (" + base::format_bytes(bytes) +

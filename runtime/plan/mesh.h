@@ -9,11 +9,12 @@
 
 #include "runtime/plan/plan.h"
 #include "src/base/collective_level.h"
+#include "src/base/step_scalars.h"
 
 namespace dc::runtime::plan {
 
 inline constexpr size_t kMaxMeshAxes = 8;
-inline constexpr int64_t kMaxWorld = 1 << 20;
+inline constexpr int64_t kMaxWorld = base::kMaxRanks;
 
 // Whether the mesh has from 1 to kMaxWorld ranks and at most kMaxMeshAxes axes. The rest is only
 // for such plans.

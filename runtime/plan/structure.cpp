@@ -10,6 +10,7 @@
 #include "runtime/plan/mesh.h"
 #include "runtime/plan/names.h"
 #include "runtime/plan/structure.h"
+#include "src/base/step_scalars.h"
 
 namespace dc::runtime::plan {
 namespace {
@@ -20,6 +21,8 @@ constexpr int32_t kMaxThreads = 1 << 12;
 constexpr int32_t kMaxEvents = 1 << 26;
 constexpr size_t kMaxStreams = 64;
 constexpr size_t kMaxDims = 64;
+// Far above a rank's memory; the arenas of all ranks of a host still add up in 64 bits.
+constexpr int64_t kMaxArena = int64_t{1} << 48;
 constexpr size_t kMaxSpaces = base::kSpaceNames.size();
 constexpr size_t kCollectiveKinds = base::kCollectiveKindNames.size();
 
@@ -103,8 +106,18 @@ std::string variant_label(const Variant& variant) {
   return "the variant for '" + std::string(name(variant.purpose)) + "'";
 }
 
+// Each run of the step's programs is one micro-batch: what feeds them counts on it.
+Status check_micro_batches(const Plan& plan) {
+  int64_t runs = 0;
+  for (const ProgramRun& run : plan.step) runs += run.repeat;
+  if (runs == plan.accumulation) return {};
+  return bad_plan("DC3105", "the step runs " + std::to_string(runs) + " programs for " +
+                                std::to_string(plan.accumulation) + " micro-batches");
+}
+
 Status check_programs(const Plan& plan) {
   DC_RETURN_IF_ERROR(check_runs(plan, plan.step, "the step"));
+  DC_RETURN_IF_ERROR(check_micro_batches(plan));
   for (const Variant& variant : plan.variants) {
     DC_RETURN_IF_ERROR(check_runs(plan, variant.step, variant_label(variant)));
   }
@@ -158,7 +171,7 @@ Status check_mesh(const Plan& plan) {
   if (plan.threads < 1 || plan.threads > kMaxThreads) {
     return bad_plan("DC3103", std::to_string(plan.threads) + " threads per rank");
   }
-  if (plan.accumulation < 1) {
+  if (plan.accumulation < 1 || plan.accumulation > base::kMaxMicroBatches) {
     return bad_plan("DC3103", std::to_string(plan.accumulation) + " micro-batches per step");
   }
   if (plan.events < 0 || plan.events > kMaxEvents) {
@@ -195,6 +208,10 @@ Status check_memory_ids(const Plan& plan) {
   }
   if (plan.arena_bytes.size() > kMaxSpaces) {
     return bad_plan("DC3103", std::to_string(plan.arena_bytes.size()) + " arenas");
+  }
+  for (const int64_t bytes : plan.arena_bytes) {
+    if (bytes < 0 || bytes > kMaxArena)
+      return bad_plan("DC3103", "an arena of " + std::to_string(bytes) + " bytes");
   }
   for (const Slice& slice : plan.slices) {
     if (!is_id_or_none(slice.program, plan.programs.size())) {

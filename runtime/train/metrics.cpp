@@ -93,19 +93,27 @@ void write_hosts(JsonWriter& json, const AcrossHosts& sent) {
   json.end_array().end_object();
 }
 
-// Bytes of the header and of the rows up to `steps`; a last line that was cut short does not count.
-// Empty if the text does not begin with a header of metrics.
+// Whether the text begins with a row of one of the first `steps` steps.
+bool begins_with_row(std::string_view text, int64_t steps) {
+  constexpr std::string_view kRow = R"({"step":)";
+  int64_t step = 0;
+  return text.starts_with(kRow) &&
+         std::from_chars(text.data() + kRow.size(), text.data() + text.size(), step).ec ==
+             std::errc() &&
+         step <= steps;
+}
+
+// Bytes of the header and of the rows up to `steps`; a last line that was cut short does not count,
+// and behind the last row nothing is read. Empty if the text does not begin with a header of
+// metrics.
 std::optional<int64_t> kept_bytes(std::string_view text, int64_t steps) {
-  constexpr std::string_view kHeader = R"({"schema":"dcrun-metrics/)", kRow = R"({"step":)";
+  constexpr std::string_view kHeader = R"({"schema":"dcrun-metrics/)";
   if (!text.starts_with(kHeader)) return std::nullopt;
   size_t end = 0;
-  for (size_t next = 0; (next = text.find('\n', end)) != std::string_view::npos; end = next + 1) {
-    if (end == 0) continue;
-    int64_t step = 0;
-    const char* digits = text.data() + end + kRow.size();
-    const bool is_row = text.substr(end).starts_with(kRow) &&
-                        std::from_chars(digits, text.data() + next, step).ec == std::errc();
-    if (!is_row || step > steps) break;
+  while (end == 0 || begins_with_row(text.substr(end), steps)) {
+    const size_t next = text.find('\n', end);
+    if (next == std::string_view::npos) break;
+    end = next + 1;
   }
   return static_cast<int64_t>(end);
 }
@@ -123,17 +131,17 @@ bool saves_to(std::string_view text, const std::string& save) {
 
 Result<std::unique_ptr<Metrics>> Metrics::go_on(const std::string& path, int64_t steps,
                                                 const std::string& save, bool overwrite) {
+  DC_ASSIGN_OR_RETURN(auto metrics, open(path, true));  // which no other run shortens then
   struct stat info {};
-  int64_t kept = 0;
-  if (stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode)) {
-    DC_ASSIGN_OR_RETURN(const std::string text, base::read_file(path));
-    const std::optional<int64_t> bytes = kept_bytes(text, steps);
-    const bool of_another = steps == 0 && !overwrite && !saves_to(text, save);
-    if (!text.empty() && (!bytes || of_another)) return refuse_to_replace(path, "--metrics");
-    kept = steps > 0 ? bytes.value_or(0) : 0;
-  }
-  DC_ASSIGN_OR_RETURN(auto metrics, open(path, true));
-  metrics->kept_bytes_ = kept;
+  if (fstat(metrics->claim_.descriptor(), &info) != 0 || !S_ISREG(info.st_mode)) return metrics;
+  // Read through a mapping: that of a long run may be larger than the memory.
+  DC_ASSIGN_OR_RETURN(const base::MappedFile file, base::MappedFile::open(path));
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
+                              file.bytes().size());
+  const std::optional<int64_t> bytes = kept_bytes(text, steps);
+  const bool of_another = steps == 0 && !overwrite && !saves_to(text, save);
+  if (!text.empty() && (!bytes || of_another)) return refuse_to_replace(path, "--metrics");
+  metrics->kept_bytes_ = steps > 0 ? bytes.value_or(0) : 0;
   return metrics;
 }
 

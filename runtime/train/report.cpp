@@ -35,24 +35,61 @@ void warn_once(int error) {
       std::strerror(error));
 }
 
-// A reader that does not keep up slows the run down, but never keeps it from stopping: a launcher
-// that ends a job may no longer read what the ranks print.
-void print(std::string_view text) {
-  size_t done = 0;
-  while (done < text.size()) {
-    pollfd ready{STDOUT_FILENO, POLLOUT, 0};
-    if (poll(&ready, 1, stop_requested() ? 0 : 1000) <= 0) {
-      if (stop_requested()) return;
-      continue;
+// Standard output. A reader that does not keep up slows the run down, but not for so long that the
+// peers of rank 0 would give it up: then lines are left out until it reads again. Nor does it keep
+// the run from stopping: a launcher that ends a job may no longer read what the ranks print.
+class Lines {
+ public:
+  void print(std::string_view text) {
+    if (is_cut_ && !write("\n")) return;
+    is_cut_ = false;
+    if (!write(text)) return;
+    if (left_out_ > 0) {
+      std::fprintf(stderr,
+                   "dcrun: warning: standard output was not read for a while, and %lld lines were "
+                   "left out; --metrics keeps the record\n",
+                   static_cast<long long>(left_out_));
     }
-    const ssize_t count = ::write(STDOUT_FILENO, text.data() + done, text.size() - done);
-    if (count > 0) {
-      done += static_cast<size_t>(count);
-    } else if (count == 0 || (errno != EAGAIN && errno != EINTR)) {
-      if (count < 0 && errno != EPIPE) warn_once(errno);
-      return;  // stdout has no reader any more; the metrics file is the record
-    }
+    left_out_ = 0;
   }
+
+ private:
+  static constexpr int kWaits = 5, kWaitMs = 1000;
+
+  bool is_ready() const {
+    pollfd ready{STDOUT_FILENO, POLLOUT, 0};
+    for (int waits = left_out_ > 0 ? 0 : kWaits; waits >= 0; --waits) {
+      if (poll(&ready, 1, waits == 0 || stop_requested() ? 0 : kWaitMs) > 0) return true;
+      if (stop_requested()) return false;
+    }
+    return false;
+  }
+  // Whether all of the text was written.
+  bool write(std::string_view text) {
+    for (size_t done = 0; done < text.size();) {
+      if (!is_ready()) {
+        is_cut_ = is_cut_ || done > 0;
+        ++left_out_;
+        return false;
+      }
+      const ssize_t count = ::write(STDOUT_FILENO, text.data() + done, text.size() - done);
+      if (count > 0) {
+        done += static_cast<size_t>(count);
+      } else if (count == 0 || (errno != EAGAIN && errno != EINTR)) {
+        if (count < 0 && errno != EPIPE) warn_once(errno);
+        return false;  // stdout has no reader any more; the metrics file is the record
+      }
+    }
+    return true;
+  }
+
+  int64_t left_out_ = 0;
+  bool is_cut_ = false;  // the last line that was begun has no end
+};
+
+void print(std::string_view text) {
+  static Lines lines;
+  lines.print(text);
 }
 
 // Without the sign that a NaN may have: it says nothing.

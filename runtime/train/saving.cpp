@@ -80,11 +80,13 @@ Result<Claim> Saving::claim(const TrainOptions& options, const std::string& resu
 }
 
 Status Saving::check_memory(const TrainOptions& options, const plan::Plan& plan, int rank,
-                            int ranks_of_host, std::optional<int64_t> free) {
+                            int ranks_of_host, base::DeviceKind device,
+                            std::optional<int64_t> free) {
   if (!keeps_copy(options) || !free) return base::ok_status();
   int64_t arenas = 0;
   for (const plan::Space space : base::kSpaces) {
-    if (space != plan::Space::Disk) arenas += memory::arena_bytes(plan, space);
+    const bool is_of_gpu = space == plan::Space::Device && device == base::DeviceKind::Cuda;
+    if (space != plan::Space::Disk && !is_of_gpu) arenas += memory::arena_bytes(plan, space);
   }
   const int64_t copy = plan::copy_bytes(plan, rank);
   if (arenas + copy <= *free / ranks_of_host) return base::ok_status();
@@ -174,7 +176,12 @@ Result<Saved> Saving::finish(int64_t steps, const checkpoint::DataPosition& posi
 
 Result<Saved> Saving::finish_checkpoint(int64_t steps, const checkpoint::DataPosition& position) {
   const std::string path = checkpoint::CheckpointFolder(options_.save).path_of(steps);
-  if (newest_ != path) {  // else it was saved just now, or is where the run began
+  // It may have been saved just now, or be where the run began, whose path the user wrote. Rank 0
+  // looks, so that all decide alike.
+  std::error_code none;
+  const bool is_newest = control_.rank().v == 0 && std::filesystem::equivalent(newest_, path, none);
+  DC_ASSIGN_OR_RETURN(const bool is_saved, comm::any_rank(control_, is_newest));
+  if (!is_saved) {
     DC_RETURN_IF_ERROR(saver_->begin(run_state(plan_, digest_, options_, steps, position)));
     DC_ASSIGN_OR_RETURN(const checkpoint::SaveResult result, saver_->settle());
     if (!result.refused.empty()) return refused(result.refused);

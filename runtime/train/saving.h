@@ -11,6 +11,7 @@
 #include "runtime/checkpoint/saver.h"
 #include "runtime/train/claim.h"
 #include "runtime/train/train.h"
+#include "src/base/device_kind.h"
 
 namespace dc::runtime::train {
 
@@ -29,11 +30,12 @@ class Saving {
   static base::Result<Claim> claim(const TrainOptions& options, const std::string& resumed,
                                    Claim held, std::vector<std::string>& made);
 
-  // OutOfMemory (80) if the plan and the copy that --save-every takes do not fit, for all ranks of
-  // this host, into the memory that is free. Before any of it is taken; nothing if the system does
-  // not say how much is free.
+  // OutOfMemory (80) if what the plan has in the host's memory and the copy that --save-every takes
+  // do not fit, for all ranks of this host, into the memory that is free. Before any of it is
+  // taken; nothing if the system does not say how much is free. `device`: where the plan runs.
   static base::Status check_memory(const TrainOptions& options, const plan::Plan& plan, int rank,
-                                   int ranks_of_host, std::optional<int64_t> free);
+                                   int ranks_of_host, base::DeviceKind device,
+                                   std::optional<int64_t> free);
 
   // `quiesce` waits until the state is at rest.
   static base::Result<std::unique_ptr<Saving>> create(const TrainOptions& options,

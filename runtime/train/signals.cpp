@@ -40,7 +40,10 @@ void watch_stop_signals() {
   action.sa_flags = SA_SIGINFO | SA_RESTART;
   action.sa_mask = stop_signals();
   sigaction(SIGTERM, &action, nullptr);
-  sigaction(SIGINT, &action, nullptr);
+  // Who started this in the background may have had SIGINT ignored: it is for the foreground.
+  struct sigaction before {};
+  sigaction(SIGINT, nullptr, &before);
+  if (before.sa_handler != SIG_IGN) sigaction(SIGINT, &action, nullptr);
   sigprocmask(SIG_UNBLOCK, &action.sa_mask, nullptr);
 }
 

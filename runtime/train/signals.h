@@ -5,7 +5,7 @@ namespace dc::runtime::train {
 
 // Keeps both signals pending, also across exec; call it first in main.
 void hold_stop_signals();
-// Installs the handlers and lets through what was held.
+// Installs the handlers and lets through what was held. A SIGINT that is ignored stays so.
 void watch_stop_signals();
 bool stop_requested();
 

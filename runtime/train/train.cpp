@@ -226,10 +226,11 @@ class Session {
   }
 
   Status prepare() {
-    DC_RETURN_IF_ERROR(comm::agree(control_,
-                                   Saving::check_memory(options_, plan_, control_.rank().v,
-                                                        launch_.local_world, memory::free_memory()),
-                                   "looking for memory"));
+    DC_RETURN_IF_ERROR(
+        comm::agree(control_,
+                    Saving::check_memory(options_, plan_, control_.rank().v, launch_.local_world,
+                                         job_.device().kind(), memory::free_memory()),
+                    "looking for memory"));
     const int64_t arena = memory::arena_bytes(plan_, plan::Space::Device);
     DC_ASSIGN_OR_RETURN(const comm::Slab slab, timed(start_times_.memory_ms, [&] {
                           return job_.allocate(base::round_up(std::max<int64_t>(arena, 1), 4096));

@@ -55,12 +55,18 @@ Status flush_folder(const std::string& folder) {
 Status reserve(int descriptor, int64_t bytes, const std::string& path) {
   if (bytes == 0) return ok_status();
   if (::ftruncate(descriptor, bytes) != 0) return io_error("writing", path, errno);
-  const int error = ::posix_fallocate(descriptor, 0, bytes);
+  const int error = take_room(descriptor, bytes);
   if (error == ENOSPC || error == EFBIG || error == EDQUOT) return io_error("writing", path, error);
   return ok_status();
 }
 
 }  // namespace
+
+int take_room(int descriptor, int64_t bytes) {
+  for (;;) {
+    if (const int error = ::posix_fallocate(descriptor, 0, bytes); error != EINTR) return error;
+  }
+}
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
   DC_ASSIGN_OR_RETURN(const OpenInput input, open_input(path));

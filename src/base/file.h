@@ -38,6 +38,10 @@ class MappedFile {
 inline constexpr int64_t kMaxTextBytes = int64_t{1} << 30;
 Result<std::string> read_file(const std::string& path, int64_t max_bytes = kMaxTextBytes);
 
+// Takes the room on the disk for the file's first `bytes` bytes, as posix_fallocate() does; a
+// signal does not end it. 0, or the error.
+int take_room(int descriptor, int64_t bytes);
+
 // A file under construction: a temporary in the destination's folder until commit().
 //
 // One process creates it; others may join it by its temporary path and write other ranges.

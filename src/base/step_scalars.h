@@ -26,6 +26,10 @@ inline constexpr int kRngSeed = 0;
 inline constexpr int kRngStep = 1;
 inline constexpr int kRngMicroBatch = 2;
 inline constexpr int kRngRank = 3;
+// Random operators draw by 16 bits of either (runtime/kernel/scalar/dropout.h): in a larger job
+// masks would repeat.
+inline constexpr int kMaxMicroBatches = 1 << 16;  // per step
+inline constexpr int kMaxRanks = 1 << 16;
 
 // "norm_table": f64[world, trainable + 2]; row = rank. Columns: one sum of squares per trainable
 // parameter, then:

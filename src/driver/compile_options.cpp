@@ -224,7 +224,8 @@ Status check(const CompileOptions& options) {
   const auto bad = [](const std::string& what) { return Status(ErrorKind::Usage, "DC2801", what); };
   if (options.world < 1 || options.world > kMaxWorld)
     return bad("--world must be between 1 and 65536");
-  if (options.accumulation < 1) return bad("--grad-accum must be at least 1");
+  if (options.accumulation < 1 || options.accumulation > base::kMaxMicroBatches)
+    return bad("--grad-accum must be between 1 and 65536");
   if (options.threads < 1 || options.threads > 1024)
     return bad("--threads must be between 1 and 1024");
   if (options.passes.reduction_order == passes::ReductionOrder::Any &&

@@ -11,6 +11,7 @@
 
 #include "src/base/device_kind.h"
 #include "src/base/status.h"
+#include "src/base/step_scalars.h"
 #include "src/cost/fused_network.h"
 #include "src/ir/types.h"
 #include "src/passes/pass.h"
@@ -70,7 +71,7 @@ struct CompileOption {
 };
 std::span<const CompileOption> compile_options();
 
-inline constexpr int kMaxWorld = 65536;
+inline constexpr int kMaxWorld = base::kMaxRanks;
 base::Status check(const CompileOptions& options);  // Usage (64), DC2801, naming the option
 
 }  // namespace dc::driver

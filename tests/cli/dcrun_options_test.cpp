@@ -84,6 +84,14 @@ TEST(DcrunOptions, DefaultsAreOneStepAndLocal) {
   EXPECT_FALSE(o->shuffle.has_value());
 }
 
+TEST(DcrunOptions, HelpHasEveryExitCode) {
+  const auto o = parse({"--help"});
+  ASSERT_TRUE(o.ok());
+  for (const char* code : {"64", "65", "66", "69", "70", "73", "74", "75", "76", "77", "78", "80",
+                           "81", "82", "83", "84", "128 + N"})
+    EXPECT_NE(o->text.find(std::string(code) + " "), std::string::npos) << code;
+}
+
 TEST(DcrunOptions, MistakesAreUsageWithASuggestion) {
   const auto sentence = [](std::vector<const char*> words) {
     const auto o = parse(std::move(words));

@@ -1,10 +1,12 @@
 // dcrun as a user sees it: real processes, exit codes, last words, files.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <thread>
 
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "src/base/archive/safetensors.h"
@@ -34,10 +36,11 @@ class Dcrun : public testing::Test {
     return path;
   }
 
-  // Starts a shell command; dcrun stands for the program.
-  pid_t start(const std::string& arguments) {
+  // Starts a shell command; dcrun stands for the program. `out`: its standard output, a file of the
+  // folder if empty.
+  pid_t start(const std::string& arguments, const std::string& out = "") {
     const std::string command = "exec " + std::string(DC_DCRUN) + " " + arguments + " >" +
-                                (folder_ / "out") + " 2>" + (folder_ / "err");
+                                (out.empty() ? folder_ / "out" : out) + " 2>" + (folder_ / "err");
     std::filesystem::remove(folder_ / "out");  // of an earlier run
     const pid_t child = fork();
     if (child == 0) {
@@ -64,13 +67,13 @@ class Dcrun : public testing::Test {
                " --weights init:1 --data synthetic:2 " + more);
   }
   // Waits until rank 0 has printed that many steps.
-  void await_steps(int steps) {
-    const std::string wanted = "step " + std::to_string(steps) + " ";
+  void await_steps(int steps) { await("out", "step " + std::to_string(steps) + " "); }
+  void await(const std::string& file, const std::string& text) {
     for (int tries = 0; tries < 20000; ++tries) {
-      if (read_text(folder_ / "out").find(wanted) != std::string::npos) return;
+      if (read_text(folder_ / file).find(text) != std::string::npos) return;
       usleep(1000);
     }
-    FAIL() << "no step " << steps << ": " << read_text(folder_ / "err");
+    FAIL() << "no '" << text << "' in " << file << ": " << read_text(folder_ / "err");
   }
 
   ScratchFolder folder_;
@@ -161,6 +164,54 @@ TEST_F(Dcrun, ANormalStopSavesAndSays75) {
     ASSERT_TRUE(file.ok()) << file.status().to_string();
     EXPECT_EQ("stopped on request after step " + file->metadata().at("step"), words);
   }
+}
+
+// As of what a script starts with `&`: a Ctrl-C is for the foreground.
+TEST_F(Dcrun, AnIgnoredInterruptStaysIgnored) {
+  signal(SIGINT, SIG_IGN);
+  const pid_t child = start(plan(1) + " --weights init:1 --data synthetic --steps 100000000");
+  signal(SIGINT, SIG_DFL);
+  await_steps(3);
+  kill(child, SIGINT);
+  kill(child, SIGTERM);  // would be the second request, which ends at once
+  const Finished r = finish(child);
+  EXPECT_EQ(r.code, 75) << r.err;
+}
+
+// As in a shell that salloc or srun started.
+TEST_F(Dcrun, StartsRanksInsideAStepOfOneTask) {
+  const std::pair<const char*, const char*> kStep[] = {
+      {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}, {"SLURM_JOB_ID", "7"}, {"SLURM_STEP_ID", "0"}};
+  for (const auto& [name, value] : kStep) setenv(name, value, 1);
+  const Finished r =
+      finish(start("-n 2 " + plan(2) + " --weights init:1 --data synthetic --steps 2"));
+  for (const auto& [name, value] : kStep) unsetenv(name);
+  EXPECT_EQ(r.code, 0) << r.err;
+}
+
+// The other ranks wait for rank 0, which waits for the reader, but not for as long as they do.
+TEST_F(Dcrun, AnUnreadOutputEndsNoRun) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  fcntl(ends[1], F_SETPIPE_SZ, 4096);  // some dozen lines
+  const pid_t child = start("-n 2 " + plan(2) +
+                                " --weights init:1 --data synthetic --steps 100000000 --timeout 8 "
+                                "--metrics " +
+                                (folder_ / "m.jsonl"),
+                            "/proc/self/fd/" + std::to_string(ends[1]));
+  close(ends[1]);
+  await("m.jsonl", "\"step\":500,");
+  std::jthread reader([&] {
+    char text[4096];
+    while (read(ends[0], text, sizeof(text)) > 0) {
+    }
+  });
+  await("err", "lines were left out");
+  kill(child, SIGTERM);
+  const Finished r = finish(child);
+  EXPECT_EQ(r.code, 75) << r.err;
+  reader.join();
+  close(ends[0]);
 }
 
 TEST_F(Dcrun, ADeadRankIsNamed) {

@@ -111,6 +111,8 @@ Elements interpret_reduction(std::string_view op, const Elements& operand,
                              const std::vector<int64_t>& sizes) {
   std::vector<bool> folded(operand.sizes.size(), dims.empty());
   for (const int64_t dim : dims) folded[static_cast<size_t>(dim)] = true;
+  // Elements of a sum are converted to an integer result's type first.
+  if (!base::is_floating(dtype)) return reduce<int64_t>(op, operand, folded, dtype, sizes);
   if (operand.dtype == DType::F64 || dtype == DType::F64)
     return reduce<double>(op, operand, folded, dtype, sizes);
   if (base::is_floating(operand.dtype) || base::is_floating(dtype))

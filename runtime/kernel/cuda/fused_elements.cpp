@@ -72,9 +72,10 @@ const char* lane_type(Lane lane) {
   return "float";
 }
 
-const char* fold_of(std::string_view overload) {
-  if (overload.starts_with("amax.")) return "MaxFold";
-  return overload.starts_with("amin.") ? "MinFold" : "SumFold";
+const char* fold_of(const base::ExpressionOperation& reduction) {
+  if (reduction.overload.starts_with("amax.")) return "MaxFold";
+  if (reduction.overload.starts_with("amin.")) return "MinFold";
+  return reduction.dtype == DType::Bool ? "AnyFold" : "SumFold";
 }
 
 std::string converted(std::string_view type, const std::string& value) {
@@ -386,8 +387,9 @@ bool ElementWriter::is_kept_narrow(size_t operation) const {
 }
 
 std::string ElementWriter::total_type(size_t reduction) const {
-  const bool is_floating = base::is_floating(folded_dtype(reduction)) ||
-                           base::is_floating(expression_.operations[reduction].dtype);
+  const DType to = expression_.operations[reduction].dtype;
+  const bool is_floating =
+      base::is_floating(to) || (base::is_floating(folded_dtype(reduction)) && to == DType::Bool);
   return is_floating ? "double" : "int64_t";
 }
 
@@ -402,7 +404,7 @@ std::string ElementWriter::joined(size_t reduction) const {
   const ExpressionArgument& self = expression_.operations[reduction].arguments[0];
   const std::string value =
       (self.kind == ExpressionArgumentKind::Value ? "t" : "a") + std::to_string(self.integer);
-  const std::string fold = std::string("cuda::") + fold_of(overload(reduction));
+  const std::string fold = std::string("cuda::") + fold_of(expression_.operations[reduction]);
   const std::string own = total(reduction) + (tensors_.shape.by_rows ? "" : "[k]");
   return own + " = " + fold + "::join(" + own + ", " + fold + "::of(" +
          converted(total_type(reduction), value) + "));\n";

@@ -18,7 +18,7 @@ namespace dc::runtime::kernel::cuda {
 
 const char* lane_type(native::Lane lane);
 // SumFold and the like, of kernels/reduce.h.
-const char* fold_of(std::string_view overload);
+const char* fold_of(const base::ExpressionOperation& reduction);
 std::string converted(std::string_view type, const std::string& value);
 
 // Columns of packs of a block, and elements of a row that a thread folds at once: those of

@@ -27,7 +27,8 @@ class Writer : ElementWriter {
     if (has_reductions_ && !tensors_.shape.by_rows) {
       made.parts = column_parts(columns(), rows());
       for (const size_t i : reductions())
-        made.folds.push_back({*result_of(i), fold_of(overload(i)), folded_dtype(i), divisor(i)});
+        made.folds.push_back(
+            {*result_of(i), fold_of(expression_.operations[i]), folded_dtype(i), divisor(i)});
     }
     std::string body = parameters();
     if (made.parts > 0) body += "  void* totals;\n";
@@ -75,7 +76,7 @@ class Writer : ElementWriter {
   std::string for_each_reduced(F f) const {
     std::string text;
     for (const size_t i : reductions())
-      text += f(i, total_type(i), std::string("cuda::") + fold_of(overload(i)));
+      text += f(i, total_type(i), std::string("cuda::") + fold_of(expression_.operations[i]));
     return text;
   }
 
@@ -168,8 +169,8 @@ class Writer : ElementWriter {
     const DType dtype = expression_.operations[reduction].dtype;
     const std::string own = "t" + std::to_string(reduction), value = "value_" + own;
     std::string text = "const auto " + value + " = cuda::of_total<" + element_type(dtype) +
-                       ">(cuda::row_total<cuda::" + fold_of(overload(reduction)) + ", " +
-                       std::to_string(lanes()) + ">(" + total(reduction) + "), " +
+                       ">(cuda::row_total<cuda::" + fold_of(expression_.operations[reduction]) +
+                       ", " + std::to_string(lanes()) + ">(" + total(reduction) + "), " +
                        std::to_string(divisor(reduction)) + ");\n";
     if (const auto result = result_of(reduction))
       text += "if (lane == 0 && exists) parameters.r" + std::to_string(*result) + "[" +

@@ -132,15 +132,18 @@ Made fold_kernel(Workshop& workshop, Call& call, int32_t stream, const std::stri
   return workshop.kernel(std::move(launches));
 }
 
+// A sum of truths is true where any is, a product where all are.
 Made sum_kernel(Workshop& workshop, Call& call, int32_t stream) {
-  return fold_kernel(workshop, call, stream, "SumFold");
+  const bool is_truth = call.output(0).dtype == base::DType::Bool;
+  return fold_kernel(workshop, call, stream, is_truth ? "AnyFold" : "SumFold");
 }
 Made mean_kernel(Workshop& workshop, Call& call, int32_t stream) {
   call.require(base::is_floating(call.output(0).dtype), "its result must be floating-point");
   return fold_kernel(workshop, call, stream, "SumFold", true);
 }
 Made product_kernel(Workshop& workshop, Call& call, int32_t stream) {
-  return fold_kernel(workshop, call, stream, "ProductFold");
+  const bool is_truth = call.output(0).dtype == base::DType::Bool;
+  return fold_kernel(workshop, call, stream, is_truth ? "AllFold" : "ProductFold");
 }
 Made max_kernel(Workshop& workshop, Call& call, int32_t stream) {
   return fold_kernel(workshop, call, stream, "MaxFold");

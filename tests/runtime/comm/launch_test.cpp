@@ -139,12 +139,39 @@ TEST(Launch, JobsOfDifferentStartsDiffer) {
   EXPECT_EQ(job({{"RANK", "0"}, {"LOCAL_RANK", "0"}}, kTorchrun), job({}, kTorchrun));
 }
 
+// Hydra has a separate proxy on each host; ranks that do not share one still are of one job.
+TEST(Launch, MpichNamesAJobOfSeveralHostsByWhereItMeets) {
+  const auto job = [](Variables changed) {
+    const Variables master{{"MASTER_ADDR", "host"}, {"MASTER_PORT", "29500"}};
+    return detect(std::move(changed) + kMpich + master)->job;
+  };
+  EXPECT_EQ(job({{"MPI_LOCALNRANKS", "1"}}), "mpich-host:29500");
+  EXPECT_EQ(job({{"MPI_LOCALNRANKS", "1"}, {"PMI_JOBID", "7"}}), "mpich-7");
+  EXPECT_NE(job({}), "mpich-host:29500");  // of this host's proxy
+}
+
 TEST(Launch, AnInnerLauncherWinsInsideASlurmStep) {
   expect_launch(kOpenMpi + kSlurm, comm::Launcher::OpenMpi, 3, 4, 1, 2);
   expect_launch(kTorchrun + kSlurm, comm::Launcher::Torchrun, 1, 2, 1, 2);
   expect_launch(Variables{{"DCRUN_RANK", "0"}, {"DCRUN_WORLD", "2"}, {"DCRUN_JOB", "a"}} + kSlurm,
                 comm::Launcher::Dcrun, 0, 2, 0, 2);
 }
+
+// As in a shell of salloc or srun: dcrun -n starts ranks there, which are of its job alone.
+TEST(Launch, TheOnlyProcessOfALauncherMayStartRanks) {
+  const Variables by_hand{{"RANK", "0"}, {"WORLD_SIZE", "1"}};
+  const Variables shell{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}, {"SLURM_STEP_ID", "0"}};
+  const Variables rank{{"DCRUN_RANK", "1"}, {"DCRUN_WORLD", "2"}, {"DCRUN_JOB", "a"}};
+  for (const Variables& launcher : {Variables{}, by_hand, shell}) {
+    EXPECT_TRUE(detect(launcher)->is_alone());
+    expect_launch(rank + launcher, comm::Launcher::Dcrun, 1, 2, 1, 2);
+    EXPECT_FALSE(detect(rank + launcher)->is_alone());
+  }
+  for (const Variables& launcher : {kTorchrun, kOpenMpi, kMpich, kSlurm})
+    EXPECT_FALSE(detect(launcher)->is_alone());
+  EXPECT_FALSE(detect({{"DCRUN_RANK", "0"}, {"DCRUN_WORLD", "1"}, {"DCRUN_JOB", "a"}})->is_alone());
+}
+
 TEST(Launch, ABatchScriptIsNoStep) {
   expect_launch({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "1"}},
                 comm::Launcher::Single, 0, 1, 0, 1);

@@ -4,12 +4,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <fstream>
 #include <thread>
 
 #include "tests/runtime/comm/conformance.h"
@@ -276,6 +279,57 @@ TEST(LocalDeath, ALeftoverChildHidesNothing) {
   });
   EXPECT_EQ(wait_for(pids[0]), 83);
   EXPECT_EQ(wait_for(pids[1]), -SIGKILL);
+}
+
+// Forks a process with this id. -1: it may not.
+pid_t fork_as(pid_t id) {
+  std::ofstream("/proc/sys/kernel/ns_last_pid") << id - 1;
+  const pid_t pid = fork();
+  if (pid == 0) {
+    pause();
+    _exit(0);
+  }
+  if (pid != id) kill(pid, SIGKILL), waitpid(pid, nullptr, 0);
+  return pid == id ? pid : -1;
+}
+
+// A stranger there has the id that rank 0 has here.
+TEST(LocalDeath, OfAStrangerInAnotherProcessNamespaceIsNone) {
+  constexpr int kMayNot = 77, kBarriers = 20;
+  const std::string name = fresh_job_name();
+  int ids[2];
+  ASSERT_EQ(pipe(ids), 0);
+  const auto meet = [&](int rank, const auto& once_there) {
+    auto job = comm::connect(local_launch(name, rank, 2), {});
+    if (!job.ok()) return 1;
+    once_there();
+    for (int i = 0; i < kBarriers; ++i, usleep(5000)) {
+      const base::Status status = job.value()->control().barrier();
+      if (!status.ok()) return std::fprintf(stderr, "%s\n", status.to_string().c_str()), 2;
+    }
+    return 0;
+  };
+  const auto pids = fork_ranks(2, [&](int rank) {
+    pid_t id = getpid();
+    if (rank == 0) {
+      if (write(ids[1], &id, sizeof(id)) != sizeof(id)) return 1;
+      return meet(0, [] {});
+    }
+    if (read(ids[0], &id, sizeof(id)) != sizeof(id) || unshare(CLONE_NEWPID) != 0) return kMayNot;
+    const auto there = fork_ranks(1, [&](int) {
+      const pid_t stranger = fork_as(id);
+      if (stranger < 0) return kMayNot;
+      return meet(1, [&] { kill(stranger, SIGKILL), waitpid(stranger, nullptr, 0); });
+    });
+    return wait_for(there[0]);
+  });
+  const int code = wait_for(pids[1]);
+  if (code == kMayNot) kill(pids[0], SIGKILL);
+  const int of_hub = wait_for(pids[0]);
+  close(ids[0]), close(ids[1]);
+  if (code == kMayNot) GTEST_SKIP() << "needs the right to make a process namespace";
+  EXPECT_EQ(code, 0);
+  EXPECT_EQ(of_hub, 0);
 }
 
 TEST(LocalDeath, BeforeTheMeeting) {

@@ -36,9 +36,11 @@ class Spawn : public testing::Test {
     unlink(ranks_.c_str());
     unlink(errors_.c_str());
   }
-  void start(int ranks, const char* what) {
+  // `ignored`: a signal that it is started to ignore, as by nohup; 0: none.
+  void start(int ranks, const char* what, int ignored = 0) {
     parent_ = fork();
     if (parent_ != 0) return;
+    if (ignored != 0) signal(ignored, SIG_IGN);
     const int file = open(errors_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     dup2(file, 2);
     execl(DC_SPAWN_RANKS, DC_SPAWN_RANKS, std::to_string(ranks).c_str(), ranks_.c_str(), what,
@@ -107,6 +109,24 @@ TEST_F(Spawn, RanksThatASignalEndsAreNoFailure) {
     expect_nothing_left();
     unlink(ranks_.c_str());
   }
+}
+
+TEST_F(Spawn, IgnoredSignalsStayIgnored) {
+  for (const int signal : {SIGINT, SIGHUP, SIGTSTP}) {
+    start(2, "plain", signal);
+    wait_for_ranks(2);
+    kill(parent_, signal);
+    kill(parent_, SIGTERM);  // of signals that wait the one with the lower number comes first
+    EXPECT_EQ(finish(), 128 + SIGTERM);
+    EXPECT_THAT(last_line(), HasSubstr("ended on request (Terminated)"));
+    expect_nothing_left();
+    unlink(ranks_.c_str());
+  }
+}
+
+TEST_F(Spawn, EndsOfRanksAreHeardThoughTheyWereIgnored) {
+  start(2, "done", SIGCHLD);
+  EXPECT_EQ(finish(), 0);
 }
 
 TEST_F(Spawn, ASecondRequestKillsAtOnce) {

@@ -247,6 +247,12 @@ def _reductions():
     sample("any.dims amax amin logsumexp mean.dim sum.dim_IntList", lambda m: call(m.x(3, 5), [0]))
     sample("mean.dim sum.dim_IntList", lambda m: call(m.x(2, 3, 5), [0, 2], True))
     sample("mean.dim sum.dim_IntList", lambda m: call(m.x(2, 3, 5), [-1], dtype=torch.float32))
+    for dtype in (torch.int64, torch.int32, torch.bool):  # elements are converted before they are folded
+        sample("sum prod", lambda m, d=dtype: call(m.x(3, 5), dtype=d))
+        sample("sum.dim_IntList", lambda m, d=dtype: call(m.x(3, 5), [0], dtype=d))
+        sample("sum.dim_IntList", lambda m, d=dtype: call(m.x(3, 700), [1], dtype=d))
+        sample("sum.dim_IntList", lambda m, d=dtype: call(m.x(700, 3), [0], dtype=d))
+        sample("prod.dim_int cumsum", lambda m, d=dtype: call(m.x(3, 5), 1, dtype=d))
     for power in (0, 1, 2, 3.5, float("inf"), -float("inf")):
         sample("linalg_vector_norm", lambda m, p=power: call(m.x(3, 5), p, [1], True))
         sample("linalg_vector_norm", lambda m, p=power: call(m.x(3, 5, 4), p, [0, -1]))

@@ -277,6 +277,15 @@ def numbers():
     case("full.default", [3], 2**62 + 1, dtype=torch.int64)
 
 
+def not_finite(dtype):
+    """A NaN shows in all statistics of its channel."""
+    for shape in ((5, 3), (3, 5, 4, 2)):
+        for x in images(dtype, *shape):
+            x[2, 1] = float("nan")
+            mean, var = draw(dtype, shape[1]), draw(dtype, shape[1]).abs() + 0.5
+            case("_native_batch_norm_legit_functional.default", x, None, None, mean, var, True, 0.1, 1e-5)
+
+
 def main(path):
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -288,6 +297,8 @@ def main(path):
             group(dtype)
     equations()
     numbers()
+    for dtype in LENGTHS:
+        not_finite(dtype)
     with open(path, "w", encoding="ascii") as file:
         file.write("\n".join(make_aten_cases.OUT) + "\n")
 

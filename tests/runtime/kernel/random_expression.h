@@ -272,6 +272,7 @@ class RandomExpression {
       DType dtype = from;
       if (is_sum && !base::is_floating(from)) dtype = DType::I64;
       if (is_sum && below(6) == 0) dtype = one_of({DType::F32, DType::F64});
+      if (is_sum && !is_mean && below(6) == 0) dtype = one_of({DType::I64, DType::Bool});
       const auto self = tensor("self", x.is_value, x.index);
       const char* overload = is_mean  ? "mean.dim"
                              : is_sum ? "sum.dim_IntList"

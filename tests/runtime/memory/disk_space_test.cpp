@@ -1,8 +1,10 @@
 #include "runtime/memory/disk_space.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <cerrno>
 #include <csignal>
 #include <numeric>
 #include <span>
@@ -11,6 +13,16 @@
 #include "tests/runtime/exec/hand_plan.h"
 #include "tests/runtime/memory/nameless_file.h"
 #include "tests/runtime/train/scratch_folder.h"
+
+namespace {
+int interruptions = 0;  // of the next calls below
+}
+
+// In place of the C library's.
+extern "C" int posix_fallocate(int descriptor, off_t offset, off_t bytes) {
+  if (interruptions-- > 0) return EINTR;
+  return fallocate(descriptor, 0, offset, bytes) == 0 ? 0 : errno;
+}
 
 namespace dc::runtime::test {
 namespace {
@@ -126,6 +138,16 @@ TEST_F(DiskSpaceTest, EveryDamagedByteIsNoticed) {
     (void)read(hand.whole, kElements);
     EXPECT_TRUE(status.ok());
   }
+}
+
+// As by a signal to stop that comes while a large file is made.
+TEST(DiskSpace, ASignalDoesNotKeepItFromItsRoom) {
+  const ScratchFolder folder;
+  const DiskPlan hand;
+  interruptions = 2;
+  const auto made = memory::DiskSpace::create(hand.plan, 0, folder / "");
+  EXPECT_TRUE(made.ok()) << made.status().to_string();
+  EXPECT_EQ(interruptions, -1);
 }
 
 TEST(DiskSpace, AFolderMustBeThereAndWritable) {

@@ -9,8 +9,10 @@
 #include <thread>
 
 #include "runtime/checkpoint/checkpoint_folder.h"
+#include "runtime/plan/saved_state.h"
 #include "runtime/train/claim.h"
 #include "runtime/train/metrics.h"
+#include "runtime/train/saving.h"
 #include "src/base/json.h"
 #include "tests/runtime/train/run_job.h"
 #include "tests/runtime/train/scratch_folder.h"
@@ -71,6 +73,25 @@ TEST(Outputs, OneRunAtATimeWritesAnOutput) {
   const JobResult job = run_job(TrainingPlan(1, 1).plan, options);
   EXPECT_NE(job.statuses[0].sentence().find("another run"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(options.metrics));
+}
+
+// A GPU's arena lies in its own memory, the copy of the state in the host's.
+TEST(Outputs, TheCopyForPeriodicSavesMustFitIntoTheHost) {
+  TrainingPlan hand(2, 1);
+  hand.plan.arena_bytes = {int64_t{1} << 40, int64_t{1} << 20};
+  train::TrainOptions options;
+  options.save = "saved";
+  options.save_every = 1;
+  const int64_t host = hand.plan.arena_bytes[1] + plan::copy_bytes(hand.plan, 0);
+  const auto fits = [&](base::DeviceKind device, int64_t free) {
+    return train::Saving::check_memory(options, hand.plan, 0, 2, device, free).ok();
+  };
+  EXPECT_TRUE(fits(base::DeviceKind::Cuda, 2 * host));
+  EXPECT_FALSE(fits(base::DeviceKind::Cuda, 2 * host - 2));
+  for (const base::DeviceKind device : {base::DeviceKind::Cpu, base::DeviceKind::Checked}) {
+    EXPECT_FALSE(fits(device, 2 * host));
+    EXPECT_TRUE(fits(device, 2 * (host + hand.plan.arena_bytes[0])));
+  }
 }
 
 TEST(Claim, WaitsForARunThatIsEnding) {

@@ -1,4 +1,6 @@
 // Runs in two halves: the second resumes what the first has saved, and no number shows it.
+#include <sys/stat.h>
+
 #include <chrono>
 #include <filesystem>
 #include <sstream>
@@ -7,6 +9,7 @@
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/reader.h"
 #include "runtime/train/claim.h"
+#include "src/base/file.h"
 #include "src/base/json.h"
 #include "tests/runtime/train/run_job.h"
 #include "tests/runtime/train/scratch_folder.h"
@@ -237,19 +240,44 @@ TEST(Resume, ADamagedCheckpointIsNamedAndTheLastGoodOneOffered) {
   EXPECT_EQ(checkpoint::CheckpointFolder(options.save).list().back().step, 8);
 }
 
+// However its path is written.
+TEST(Resume, ACheckpointThatIsThereIsNotWrittenAgain) {
+  const ScratchFolder folder;
+  const plan::Plan plan = TrainingPlan(2, 1).plan;
+  train::TrainOptions options = options_for(folder, "saved", 4);
+  expect_ok(run_job(plan, options));
+  const std::string checkpoint = options.save + "/step-00000004";
+  const auto inode = [&] {
+    struct stat info {};
+    EXPECT_EQ(stat(checkpoint.c_str(), &info), 0);
+    return info.st_ino;
+  };
+  const auto before = inode();
+  for (const std::string& save : {options.save, options.save + "/"}) {
+    for (const std::string& from : {std::string("latest"), checkpoint + "/"}) {
+      train::TrainOptions again = resumed(options, from);
+      again.save = save;
+      expect_ok(run_job(plan, again));
+      EXPECT_EQ(inode(), before) << save << " from " << from;
+    }
+  }
+}
+
 TEST(Resume, MetricsGoOnWhereTheCheckpointIs) {
   const ScratchFolder folder;
   const plan::Plan plan = TrainingPlan(2, 1).plan;
   train::TrainOptions options = options_for(folder, "saved", 5);
   expect_ok(run_job(plan, options));
   const auto whole = rows(options.metrics);
-  // As if killed two steps after the last save, in the middle of a line.
+  // As if killed two steps after the last save, in the middle of a line; of a length that no text
+  // file of another kind may have.
   fs::remove_all(options.save);
   options.steps = 3;
   options.metrics = folder / "other.jsonl";
   expect_ok(run_job(plan, options));
   const std::string text = read_text(folder / "saved.jsonl");
   folder.write("other.jsonl", text.substr(0, text.size() - 20));
+  fs::resize_file(options.metrics, base::kMaxTextBytes + 1);
   options.steps = 5;
   expect_ok(run_job(plan, resumed(options)));
   EXPECT_EQ(rows(options.metrics), whole);

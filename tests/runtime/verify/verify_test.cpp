@@ -112,19 +112,24 @@ const std::vector<Mutation>& mutations() {
       {"no_levels", "DC3243", [](Plan& p) { p.sums.levels.clear(); }, "sums do not go along 'dp'"},
       {"mesh_axes", "DC3104", [](Plan& p) { p.mesh.resize(9, {"one", 1}); }, "a mesh of 9 axes"},
       {"mesh_zero", "DC3104", [](Plan& p) { p.mesh[0].second = 0; }, "dp"},
-      {"mesh_huge", "DC3104", [](Plan& p) { p.mesh = {{"a", 1 << 20}, {"b", 1 << 20}}; }, "'b'"},
+      {"mesh_huge", "DC3104", [](Plan& p) { p.mesh = {{"a", 1 << 16}, {"b", 2}}; }, "'b'"},
       {"mesh_missing", "DC3104", [](Plan& p) { p.mesh.clear(); }, "mesh"},
       {"no_threads", "DC3103", [](Plan& p) { p.threads = 0; }, "threads"},
       {"no_micro_batch", "DC3103", [](Plan& p) { p.accumulation = 0; }, "micro-batches"},
+      {"too_many_micro_batches", "DC3103", [](Plan& p) { p.accumulation = p.step[0].repeat = 65537; }, "65537 micro-batches"},
       {"no_stream", "DC3103", [](Plan& p) { p.streams.clear(); }, "compute stream"},
       {"too_many_streams", "DC3103", [](Plan& p) { p.streams.resize(65); }, "65 streams"},
       {"negative_events", "DC3103", [](Plan& p) { p.events = -1; }, "events"},
       {"too_many_arenas", "DC3103", [](Plan& p) { p.arena_bytes.resize(base::kSpaces.size() + 1); }, "arenas"},
+      {"negative_arena", "DC3103", [](Plan& p) { p.arena_bytes[0] = -64; }, "an arena of -64 bytes"},
+      {"huge_arena", "DC3103", [](Plan& p) { p.arena_bytes[0] = (int64_t{1} << 48) + 64; }, "an arena of 281474976710720 bytes"},
       {"wire_bytes_count", "DC3103", [](Plan& p) { p.prediction.wire_bytes.pop_back(); }, "wire"},
       {"durations_count", "DC3103", [](Plan& p) { p.programs[0].duration_ns.pop_back(); }, "predicted durations"},
       {"origins_count", "DC3103", [](Plan& p) { p.programs[0].duration_origins = {1}; }, "where 1 come from"},
       {"no_step", "DC3105", [](Plan& p) { p.step.clear(); }, "no program"},
       {"repeat_zero", "DC3105", [](Plan& p) { p.step[0].repeat = 0; }, "0 times"},
+      {"more_runs_than_micro_batches", "DC3105", [](Plan& p) { p.step[0].repeat = 2; }, "runs 2 programs for 1 micro-batches"},
+      {"fewer_runs_than_micro_batches", "DC3105", [](Plan& p) { p.accumulation = 3; p.step[0].repeat = 2; }, "runs 2 programs for 3 micro-batches"},
       {"strides_count", "DC3107", [](Plan& p) { p.tensors[kWhole].strides = {1}; }, "strides"},
       // Level 2: memory
       {"slice_past_arena", "DC3201", [](Plan& p) { p.arena_bytes[0] -= 64; }, "slice 14"},
@@ -392,6 +397,7 @@ TEST(Verify, SlicesOfDifferentProgramsMayShareBytes) {
       {"t", DType::F32, {4}, {1}, static_cast<int32_t>(plan.slices.size() - 1), 0, 0});
   plan.programs.push_back({"accumulate", {zero}});
   plan.step = {{1, 3}, {0, 1}};
+  plan.accumulation = 4;
   EXPECT_TRUE(verify::verify_meaning(plan).ok()) << verify::verify_meaning(plan).to_string();
   // What one program leaves in a transient slice is gone in the next.
   also_reads(plan.programs[0].instructions[kMatmul], t);
@@ -418,12 +424,14 @@ TEST(Verify, CarriedSlicesNeedAWriteEarlierInTheStep) {
   plan.programs.push_back({"first", {zero}});
   also_reads(plan.programs[0].instructions[kMatmul], carried);
   plan.step = {{1, 1}, {0, 1}};
+  plan.accumulation = 2;
   EXPECT_TRUE(verify::verify_meaning(plan).ok()) << verify::verify_meaning(plan).to_string();
   plan.step = {{0, 1}, {1, 1}};
   plan.parameters[0].gradient_ready = -1;
   EXPECT_EQ(verify::verify_meaning(plan).code(),
             "DC3232");  // the step's last program has no gradient
   plan.step = {{0, 1}, {1, 1}, {0, 1}};
+  plan.accumulation = 3;
   plan.parameters[0].gradient_ready = kReduce;
   EXPECT_EQ(verify::verify_meaning(plan).code(), "DC3213");
 }

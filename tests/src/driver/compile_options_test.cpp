@@ -63,6 +63,20 @@ TEST(CompileOptions, SaysThemInOneLine) {
             "memory=4096 recompute=auto providers=native device=cpu");
 }
 
+// As many as the verifier of plans takes.
+TEST(CompileOptions, CountsHaveTheirLimits) {
+  CompileOptions options;
+  options.world = options.accumulation = 65536;
+  EXPECT_TRUE(check(options).ok());
+  for (int CompileOptions::*count : {&CompileOptions::world, &CompileOptions::accumulation}) {
+    for (const int beyond : {0, 65537}) {
+      CompileOptions bad;
+      bad.*count = beyond;
+      EXPECT_EQ(check(bad).code(), "DC2801") << beyond;
+    }
+  }
+}
+
 // Where the plan lay is not part of the cache key.
 TEST(CompileOptions, ThePlanToStartFromCountsByItsDigest) {
   CompileOptions options;

@@ -1,5 +1,5 @@
 // Folds over some dims: floating-point elements in f64, others in i64, in an order that depends on
-// no GPU.
+// no GPU. Where the result is an integer, floating-point elements are cut to integers first.
 #pragma once
 
 #include "runtime/kernel/cuda/kernels/blocks.h"
@@ -10,8 +10,9 @@
 namespace dc::runtime::kernel::cuda {
 
 template <typename From, typename To>
-inline constexpr bool kFoldsFloating = scalar::kFloating<decltype(scalar::load(From{}))> ||
-                                       scalar::kFloating<decltype(scalar::load(To{}))>;
+inline constexpr bool kFoldsFloating = scalar::kFloating<decltype(scalar::load(To{}))> ||
+                                       (scalar::kFloating<decltype(scalar::load(From{}))> &&
+                                        scalar::kSame<To, scalar::Bool>);
 template <bool kIsFloating>
 struct TotalType {
   using Type = double;
@@ -110,7 +111,7 @@ struct Terms {
       : of(parameters), begin(places_of(parameters.kept, result)) {}
   A at(int64_t term) const {
     const int64_t place = begin.at[0] + places_of(of.folded, term).at[0];
-    return static_cast<A>(scalar::load(static_cast<const From*>(of.from)[place]));
+    return scalar::store<A>(scalar::load(static_cast<const From*>(of.from)[place]));
   }
   void put(A total) const {
     static_cast<To*>(of.to)[begin.at[1]] = of_total<To>(total, of.divisor);
@@ -191,7 +192,7 @@ inline void reduce_by_rows(const Reduce& parameters) {
     const bool has_packs = reinterpret_cast<scalar::uint64_t>(from) % 16 == 0;
     A total = Fold::template neutral<A>();
     const auto add = [&](From x) {
-      total = Fold::join(total, Fold::of(static_cast<A>(scalar::load(x))));
+      total = Fold::join(total, Fold::of(scalar::store<A>(scalar::load(x))));
     };
     for (int64_t at = lane * kChunk; exists && at < count; at += kLanes * kChunk) {
       if (has_packs && at + kChunk <= count) {

@@ -26,7 +26,7 @@ inline A block_scan(A own, A* all) {
   return own;
 }
 
-// Floating-point elements are summed in f64, others in i64.
+// Summed in what kernels/reduce.h folds in.
 template <typename From, typename To>
 inline void cumulative_sums(const CumulativeSum& parameters) {
   using A = Total<From, To>;
@@ -39,7 +39,7 @@ inline void cumulative_sums(const CumulativeSum& parameters) {
     for (int64_t first = 0; first < rows.length; first += kBlockThreads) {
       const int64_t i = first + threadIdx.x;
       const A own =
-          i < rows.length ? static_cast<A>(scalar::load(from[i * rows.strides[0]])) : A{0};
+          i < rows.length ? scalar::store<A>(scalar::load(from[i * rows.strides[0]])) : A{0};
       A all = 0;
       const A sum = before + block_scan(own, &all);
       if (i < rows.length) to[i * rows.strides[1]] = scalar::store<To>(sum);

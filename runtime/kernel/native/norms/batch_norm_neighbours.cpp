@@ -258,8 +258,9 @@ class BatchNormOfNeighbours final : public Neighbours<T> {
     this->join(sums, n);
     this->join(squares, n);
     for (int64_t i = 0; i < n; ++i) {
-      // What should be 0 may come out a little less.
-      variances[i] = std::max(0.0, squares[i] - sums[i] * sums[i] / count) / count;
+      const double distances = squares[i] - sums[i] * sums[i] / count;
+      // What should be 0 may come out a little less. NaN stays.
+      variances[i] = (distances < 0 ? 0 : distances) / count;
       means[i] = static_cast<T>(static_cast<double>(means[i]) + sums[i] / count);
     }
   }

@@ -226,7 +226,7 @@ class Maker {
     const int64_t count =
         reduction_->by_rows ? reduction_->along.count() : reduction_->across.count();
     FusedReduction::Fold fold;
-    fold.fold = fused_fold(operation.overload, lane, count);
+    fold.fold = fused_fold(operation.overload, lane, count, operation.dtype);
     fold.folded = buffer_of(slot, base::byte_size(dtype_of(lane)));
     fold.result = side_of(results_[result], result, 0);
     fold.stride = reduction_->by_rows ? outer_stride(result) : inner_stride(result);

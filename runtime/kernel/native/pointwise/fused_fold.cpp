@@ -78,7 +78,10 @@ std::unique_ptr<FusedFold> fold_in(Lane lane, double divisor, int64_t count) {
 
 }  // namespace
 
-std::unique_ptr<FusedFold> fused_fold(std::string_view overload, Lane lane, int64_t count) {
+std::unique_ptr<FusedFold> fused_fold(std::string_view overload, Lane lane, int64_t count,
+                                      base::DType to) {
+  if (overload.starts_with("sum.") && to == base::DType::Bool)
+    return fold_in<AnyFold>(lane, 1, count);
   if (overload.starts_with("sum.")) return fold_in<SumFold>(lane, 1, count);
   if (overload.starts_with("mean."))
     return fold_in<SumFold>(lane, static_cast<double>(count), count);

@@ -37,7 +37,8 @@ class FusedFold {
 };
 
 // Of an overload that is base::is_reduction(), in lanes that are F32, F64 or I64, of `count`
-// elements for each result.
-std::unique_ptr<FusedFold> fused_fold(std::string_view overload, Lane lane, int64_t count);
+// elements for each result, which has the type `to`.
+std::unique_ptr<FusedFold> fused_fold(std::string_view overload, Lane lane, int64_t count,
+                                      base::DType to);
 
 }  // namespace dc::runtime::kernel::native

@@ -69,7 +69,10 @@ class Reduce final : public Reduction<T> {
   double divisor_;  // of the fold: the count, for a mean
 };
 
+// The elements of a sum with an integer result are converted to integers first, as PyTorch does:
+// floating-point ones are cut. Whether any or all of them are nonzero is asked as they are.
 inline Lane lane_of_reduction(base::DType self, base::DType to) {
+  if (!base::is_floating(to) && to != base::DType::Bool) return Lane::I64;
   if (self == base::DType::F64 || to == base::DType::F64) return Lane::F64;
   return base::is_floating(self) || base::is_floating(to) ? Lane::F32 : Lane::I64;
 }

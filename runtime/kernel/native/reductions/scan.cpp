@@ -6,6 +6,7 @@
 #include "runtime/kernel/native/iteration.h"
 #include "runtime/kernel/native/lanes.h"
 #include "runtime/kernel/native/reductions/extreme_call.h"
+#include "runtime/kernel/native/reductions/reduce.h"
 #include "runtime/kernel/native/registry.h"
 #include "src/base/shape.h"
 
@@ -80,11 +81,14 @@ Made cumsum(Call& call) {
   const size_t dim = call.dim("dim", self);
   call.same_sizes(self, to);
   if (!call.ok()) return call.made(nullptr);
-  if (self.dtype == base::DType::F64 || to.dtype == base::DType::F64)
-    return make_cumsum<double>(call, self, to, dim);
-  if (base::is_floating(self.dtype) || base::is_floating(to.dtype))
-    return make_cumsum<float>(call, self, to, dim);
-  return make_cumsum<int64_t>(call, self, to, dim);
+  switch (lane_of_reduction(self.dtype, to.dtype)) {
+    case Lane::F64:
+      return make_cumsum<double>(call, self, to, dim);
+    case Lane::F32:
+      return make_cumsum<float>(call, self, to, dim);
+    default:
+      return make_cumsum<int64_t>(call, self, to, dim);
+  }
 }
 
 // The first of equal elements; NaN wins. Elements are numbered in the order of dims.

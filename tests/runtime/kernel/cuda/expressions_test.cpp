@@ -273,6 +273,10 @@ constexpr const char* kMeans =
     "t0:f32=_to_copy.default(self=a0);t1:f32=mean.dim(self=t0,dim=[2]);->t1";
 constexpr const char* kColumns =
     "t0:bf16=neg.default(self=a0);t1:bf16=sum.dim_IntList(self=t0,dim=[0,1]);->t0,t1";
+constexpr const char* kWholeSums =
+    "t0:f32=mul.Tensor(self=a0,other=a1);t1:i64=sum.dim_IntList(self=t0,dim=[1]);->t0,t1";
+constexpr const char* kAny =
+    "t0:f32=mul.Tensor(self=a0,other=a1);t1:bool=sum.dim_IntList(self=t0,dim=[0]);->t0,t1";
 constexpr const char* kLargest =
     "t0:f32=sub.Tensor(self=a1,other=a0);t1:f32=amax.default(self=t0,dim=[0]);->t1";
 constexpr const char* kLargestOfRow =
@@ -282,7 +286,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(FoldCase{kSums, {19, 2072}, {1}}, FoldCase{kSums, {300, 40}, {1}},
                       FoldCase{kSums, {7, 2048}, {1}}, FoldCase{kSums, {9, 333}, {1}},
                       FoldCase{kMeans, {3, 5, 1024}, {2}}, FoldCase{kColumns, {4, 130, 72}, {0, 1}},
-                      FoldCase{kColumns, {2, 20, 333}, {0, 1}}, FoldCase{kLargest, {700, 64}, {0}},
+                      FoldCase{kColumns, {2, 20, 333}, {0, 1}}, FoldCase{kWholeSums, {9, 333}, {1}},
+                      FoldCase{kAny, {700, 64}, {0}}, FoldCase{kLargest, {700, 64}, {0}},
                       FoldCase{kLargestOfRow, {5, 4104}, {1}}));
 
 // Expressions that read row values next to the kernels of their operations, on the double: rows
