@@ -146,9 +146,9 @@ Status InstructionChecker::results(const plan::Instruction& in) const {
 
 // A tensor of an instruction. Of the input and the output of one buffer of a collective `place` is
 // the same.
-struct Touch {
+struct Operand {
   int32_t slice, tensor, place;
-  auto operator<=>(const Touch&) const = default;
+  auto operator<=>(const Operand&) const = default;
 };
 constexpr int32_t kResults = 1 << 20;  // place of the first result
 
@@ -176,7 +176,7 @@ void for_each_tensor(const plan::Instruction& in, const Add& add) {
 // what happens within one instruction. A result in place is looked at by results(), what a
 // collective may do with its own range by buffer().
 Status InstructionChecker::apart(const plan::Instruction& in) const {
-  std::vector<Touch> touched;
+  std::vector<Operand> touched;
   for_each_tensor(in, [&](int32_t id, int32_t place) {
     if (id >= 0) touched.push_back({tensor(id).slice, id, place});
   });

@@ -266,6 +266,21 @@ class Twice(nn.Module):
         return self.again(self.fc(self.norm(x)))
 
 
+class Extended(nn.Module):
+    """New tokens next to frozen ones: the gradient of what was added is a part of that of the whole, at an offset, and the sum of two."""
+
+    def __init__(self):
+        super().__init__()
+        self.known = nn.Parameter(torch.rand(VOCABULARY - 4, LENGTH) - 0.5, requires_grad=False)
+        self.added = nn.Parameter(torch.rand(4, LENGTH) - 0.5)
+
+    def table(self):
+        return torch.cat([self.known, self.added])
+
+    def forward(self, x, ids):
+        return F.linear(x + F.embedding(ids, self.table())[:, :1], self.table())
+
+
 class Reverse(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, scale):
@@ -287,6 +302,7 @@ function(
     write=lambda: nn.Linear(WIDTH, 3),
 )
 function("experts", experts, gate=lambda: nn.Linear(WIDTH, 3), experts=lambda: nn.ModuleList(nn.Linear(WIDTH, 4) for _ in range(3)))
+CASES["new tokens next to frozen ones"] = lambda: Case(Extended())
 function("codebook", codebook, fc=lambda: nn.Linear(LENGTH, 4), codes=lambda: nn.Embedding(7, 4))
 on_x("teacher in a buffer", Teacher)
 on_x("norm under two names", Twice)
