@@ -42,6 +42,73 @@ class Drawing(Counting):
         return self.linear(x + (0 if self.training else torch.rand_like(x))).square().mean()
 
 
+class Merging(torch.nn.Module):
+    """As loralib's layers: eval() adds the factors' product to the weight, which is zero when training starts, train() subtracts it again."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(4, 4), requires_grad=False)
+        self.a, self.b = torch.nn.Parameter(torch.randn(2, 4)), torch.nn.Parameter(torch.zeros(4, 2))
+        self.merged = False
+
+    def merge(self, sign):
+        self.weight.data += sign * (self.b @ self.a)
+
+    def train(self, mode=True):
+        super().train(mode)
+        if self.merged == mode:
+            self.merge(-1 if mode else 1)
+            self.merged = not mode
+        return self
+
+    def forward(self, x):
+        weight = self.weight if self.merged else self.weight + self.b @ self.a
+        return torch.nn.functional.linear(x, weight).square().mean()
+
+
+class Swapping(Merging):
+    """Averages of the parameters stand in for them in eval mode."""
+
+    def merge(self, sign):
+        if not hasattr(self, "shadow"):
+            self.shadow = self.a.detach().clone()
+        self.a.data, self.shadow = self.shadow, self.a.data
+
+
+class Replacing(Merging):
+    def merge(self, sign):
+        self.weight = torch.nn.Parameter(self.weight + sign * (self.b @ self.a), requires_grad=False)
+
+
+class Fusing(Merging):
+    def merge(self, sign):
+        self.register_buffer("fused", self.weight + self.b @ self.a)
+
+
+class Foreach(Merging):
+    def merge(self, sign):
+        with torch.no_grad():
+            torch._foreach_mul_([self.a, self.b], 1.5)
+
+
+class KeepsDropout(torch.nn.Module):
+    """Its train() writes no tensors: what it leaves in train mode stays so, and what it sets counts."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.drop, self.norm = torch.nn.Linear(6, 8), torch.nn.Dropout(0.5), torch.nn.BatchNorm1d(8)
+        self.scale = 1.0
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.norm.eval()
+        self.scale = 1.0 if mode else 3.0
+        return self
+
+    def forward(self, x):
+        return self.drop(self.norm(self.linear(x))).square().mean() * self.scale
+
+
 def optimizer(module):
     return torch.optim.SGD(module.parameters(), lr=0.1)
 
@@ -86,6 +153,28 @@ class EvaluationTest(ExportTest):
         with self.assertRaisesRegex(ExportError, "in eval mode the forward writes buffer calls"):
             self.export(Counting(), (torch.randn(2, 4),), eval=True)
         self.export(Counting(), (torch.randn(2, 4),))
+
+    def test_an_eval_that_writes_parameters_is_refused(self):
+        """The evaluation would read merged weights, and the module would stay merged."""
+        x = torch.randn(3, 4)
+        for kind, name in ((Merging, "weight"), (Swapping, "a"), (Replacing, "weight"), (Fusing, "fused"), (Foreach, "a")):
+            for options in ({}, {"check": False}, {"headless": True}):
+                with self.subTest(kind.__name__, **options):
+                    module = kind()
+                    before = {n: t.clone() for n, t in module.state_dict().items()}
+                    with self.assertRaisesRegex(ExportError, f"in eval mode the module has another {name}: its eval.. writes it"):
+                        export_train_step(module, (x,), self.path(), eval=True, **options)
+                    self.assertEqual((module.merged, module.training), (False, True))
+                    self.assertEqual(list(module.state_dict()), list(before))
+                    for n, t in module.state_dict().items():
+                        self.assertTrue(torch.equal(t, before[n]), n)
+
+    def test_an_eval_that_writes_no_tensors(self):
+        module = KeepsDropout().train()
+        self.export(module, (torch.randn(5, 6),), eval=True)
+        self.assertEqual((module.scale, module.training, module.drop.training, module.norm.training), (1.0, True, True, False))
+        program, _ = self.load()
+        self.assertIn(3.0, [a for n in program.graph.nodes for a in n.args])
 
     def test_what_differs_is_not_written(self):
         with self.assertRaisesRegex(ExportError, "check failed: the loss of the evaluation"):
