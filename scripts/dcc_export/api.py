@@ -83,7 +83,8 @@ def export_train_step(
     The module is not changed, whether the export succeeds or fails. Raises ExportError.
 
     module: returns one scalar loss. Mode (train/eval) and requires_grad are taken as they are.
-    example_inputs: a tensor, a tuple of tensors, a dict of keyword tensors, or (tuple, dict).
+    example_inputs: a tensor, a tuple of tensors, a dict of keyword tensors, or (tuple, dict). Dim 0 is the batch, and the last dim
+        of tokens and labels is the time: so data files fill them.
     optimizer: a torch.optim.AdamW or SGD over this module's parameters, recorded in the archive. If it has taken steps,
         parameters, buffers and moments are also written as a checkpoint, from which `dcrun --resume` goes on.
     clip_norm: gradient norm limit to record next to it.
