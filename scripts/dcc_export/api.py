@@ -21,7 +21,7 @@ from .headless import faked
 from .initializers import find_rules
 from .inputs import describe_inputs
 from .labels import describe_answers, describe_labels
-from .left_out import notes_of_ranks, require_no_dispatch_modes
+from .left_out import notes_of, require_no_dispatch_modes
 from .optimizer import describe_optimizer, limit_of_norm, parameter_order
 from .places import Places
 from .plain_calls import uncompiled
@@ -132,12 +132,13 @@ def export_train_step(
             with faked(step, tensors) if headless else contextlib.nullcontext(tensors) as tensors:
                 python = HeldByPython(step, root)
                 program, exported = _trace(step, tensors, names, root, seed, dims)
-                notes += notes_of_ranks(step.left_out) + ([] if can_run and check else python.notes())
+                notes += notes_of(step.left_out) + ([] if can_run and check else python.notes())
                 require_as_traced(step, examples, root, can_run, seed, program.graph)
                 texts = {}
                 if eval:
                     evaluation = trace_evaluation(step, tensors, names, root, seed, dims, exported.constants)
                     texts = {ENTRY: evaluation_text(evaluation)}
+                    notes += [note for note in notes_of(step.left_out) if note not in notes]
         description = _describe(step, program, examples, roles, initializers, root)
         with unchanged(module):
             describe_labels(step, examples, description["inputs"], can_run, seed)

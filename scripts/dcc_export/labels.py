@@ -5,7 +5,7 @@ itself wants the same window as the tokens. A model whose caller shifts the targ
 window it learns to copy. The module's behaviour tells them apart, because of all labels the first one that counts says most:
 
 - A causal model whose caller shifts predicts it from the token at its position, too, and from no later one: it must be the next. -> next
-- A model that shifts predicts it from earlier tokens alone. Of position 0 it would have none, so it ignores that label.        -> same
+- A model that shifts predicts it from other tokens alone. Position 0 has none before it, so the model ignores that label.     -> same
 - Else, it sees the token at its position and later ones: the label is the token itself, masked.                               -> same
 
 "Sees" means that the share of the label in the loss, or in the gradient, changes with the tokens.
@@ -128,7 +128,7 @@ class _Probe:
             if _mix_positions(self.step):
                 raise Undecided("a norm over positions makes each label depend on later tokens, which may be all that the model sees of them")
             return "same"
-        if own < UNCHANGED and position > 0 and max(sees(i, slice(0, position)) for i in tokens) > CHANGED:
+        if own < UNCHANGED and position > 0 and max(later, *(sees(i, slice(0, position)) for i in tokens)) > CHANGED:
             return "same"
         if own > UNCHANGED:
             raise Undecided(
