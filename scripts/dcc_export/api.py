@@ -94,7 +94,8 @@ def export_train_step(
     samples_consumed: samples of the first `--data` epoch that these steps have read; the run goes on with the next one.
     input_names: one name per tensor; by default the names of forward's arguments.
     roles: {input: role or {"role", "low", "high", "labels"}}; roles are tokens (rows of an embedding),
-        labels (a class per position; with tokens they come from one token file), mask (nonzero: counts),
+        labels (a class per position; with tokens they come from one token file), mask (nonzero: counts; a
+        token file fills it with ones),
         positions (0, 1, ... along the last dim), class (integers of any other kind) and float. "high" is
         exclusive. What is missing is read from the graph. "labels" says which tokens the labels
         are: "same" (the model shifts them, or masks tokens, itself) or "next" (label i is token i + 1:
