@@ -109,6 +109,16 @@ class PresetTest(ExportTest):
         ops = [str(n.target) for n in torch.export.load(self.path()).graph.nodes]
         self.assertEqual(ops.count("aten.native_dropout.default"), 7)
 
+    def test_dropout_of_a_classifier(self):
+        """Every rate is set, also that in front of the classes, which works in place here."""
+        with open(self.path("config.json"), "w") as file:
+            json.dump({"model_type": "mobilenet_v1", "architectures": ["MobileNetV1ForImageClassification"], "image_size": 32, "depth_multiplier": 0.25}, file)
+        for rate, expected in (("0.2", 1), ("0", 0)):
+            code, printed = run_command("--hf-config", self.folder, "--dropout", rate, "-o", self.path())
+            self.assertEqual(code, 0, printed)
+            ops = [str(n.target) for n in torch.export.load(self.path()).graph.nodes]
+            self.assertEqual(ops.count("aten.native_dropout.default"), expected)
+
     def test_fused_attention(self):
         run_command("--preset", "tiny-llama", "--no-check", "-o", self.path())
         ops = [str(n.target) for n in torch.export.load(self.path()).graph.nodes]
