@@ -16,7 +16,7 @@ from .static_shapes import StaticShapes
 ROOT = "model"
 
 
-class _TransformersLoss(torch.nn.Module):
+class TransformersLoss(torch.nn.Module):
     """What the losses of transformers models share: one traceable call."""
 
     def __init__(self, model, cuda_flash=False):
@@ -33,28 +33,28 @@ class _TransformersLoss(torch.nn.Module):
         return loss
 
 
-class CausalLmLoss(_TransformersLoss):
+class CausalLmLoss(TransformersLoss):
     """Next-token loss. Labels are the same window as the tokens; the model shifts them."""
 
     def forward(self, input_ids, labels):
         return self.loss(input_ids=input_ids, labels=labels, use_cache=False)
 
 
-class MaskedLmLoss(_TransformersLoss):
+class MaskedLmLoss(TransformersLoss):
     """Masked-token loss with a padding mask [B, S]: nonzero marks real tokens."""
 
     def forward(self, input_ids, mask, labels):
         return self.loss(input_ids=input_ids, attention_mask=mask, labels=labels)
 
 
-class Seq2SeqLoss(_TransformersLoss):
+class Seq2SeqLoss(TransformersLoss):
     """Encoder-decoder loss; the model shifts the labels right to make decoder inputs."""
 
     def forward(self, input_ids, labels):
         return self.loss(input_ids=input_ids, labels=labels, use_cache=False)
 
 
-class ImageClassificationLoss(_TransformersLoss):
+class ImageClassificationLoss(TransformersLoss):
     """Cross-entropy over classes from pixels."""
 
     def forward(self, pixel_values, labels):
