@@ -11,7 +11,7 @@ from .attention import CudaFlash, traceable
 from .errors import ExportError
 from .expert_loops import static_loops
 from .randomness import LayerDraws
-from .static_shapes import StaticShapes
+from .static_shapes import StaticShapes, frequencies_kept
 
 ROOT = "model"
 
@@ -26,7 +26,7 @@ class TransformersLoss(torch.nn.Module):
 
     def loss(self, **inputs):
         flash = CudaFlash() if self.cuda_flash else contextlib.nullcontext()
-        with traceable(), LayerDraws(), StaticShapes(), static_loops(self.model), flash:
+        with traceable(), LayerDraws(), StaticShapes(), static_loops(self.model), frequencies_kept(self.model), flash:
             loss = self.model(**inputs).loss
         if self.cuda_flash and flash.calls == 0:
             raise ExportError("--attention cuda-flash has nothing to do: this model computes attention by its own code; use --attention cpu")

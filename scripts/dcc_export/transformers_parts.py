@@ -53,7 +53,8 @@ def _traceable(model, forward, running):
             return forward(*args, **kwargs)
         running.append(model)
         try:
-            with masks_without_values(_gives_positions(forward, args, kwargs)), LayerDraws(), StaticShapes(), static_loops(model):
+            given = _gives_positions(forward, args, kwargs)
+            with masks_without_values(given), LayerDraws(), StaticShapes(counted=not given), static_loops(model):
                 return forward(*args, **kwargs)
         finally:
             running.clear()
