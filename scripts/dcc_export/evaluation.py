@@ -31,7 +31,11 @@ def in_eval_mode(step):
     """While open the user's module is in eval mode; afterwards it is as before, without a call of its train()."""
     with unchanged(step.step):
         step.step.eval()
-        yield
+        step.evaluates = True
+        try:
+            yield
+        finally:
+            step.evaluates = False
 
 
 def require_plain_eval_mode(step, root):

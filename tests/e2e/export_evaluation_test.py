@@ -6,8 +6,10 @@ build/venv/bin/python tests/e2e/export_evaluation_test.py
 import json
 import unittest
 
+import running
 import torch
 from export_case import ExportError, ExportTest, read_entry, run_command
+from safetensors.torch import load_file, save_file
 from torch.export.graph_signature import InputKind
 
 from dcc_export import evaluation, export_train_step
@@ -109,6 +111,18 @@ class KeepsDropout(torch.nn.Module):
         return self.drop(self.norm(self.linear(x))).square().mean() * self.scale
 
 
+class Wrong(torch.nn.Module):
+    def __init__(self, context):
+        super().__init__()
+        self.linear, self.context = torch.nn.Linear(4, 3), context
+
+    def forward(self, x, labels):
+        if self.training:
+            return torch.nn.functional.cross_entropy(self.linear(x), labels)
+        with self.context():
+            return (self.linear(x).argmax(-1) != labels).float().mean()
+
+
 def optimizer(module):
     return torch.optim.SGD(module.parameters(), lr=0.1)
 
@@ -175,6 +189,21 @@ class EvaluationTest(ExportTest):
         self.assertEqual((module.scale, module.training, module.drop.training, module.norm.training), (1.0, True, True, False))
         program, _ = self.load()
         self.assertIn(3.0, [a for n in program.graph.nodes for a in n.args])
+
+    def test_a_loss_without_a_gradient(self):
+        """In eval mode the share of wrong answers, computed with and without a context that records gradients."""
+        for context in (torch.enable_grad, torch.no_grad):
+            module, x, labels = Wrong(context), torch.randn(40, 4), torch.randint(0, 3, (40,))
+            report = export_train_step(module, (x, labels), self.path(), optimizer=optimizer(module), eval=True)
+            self.assertIn("evaluation: the loss equals the module's in eval mode exactly (2 samples)", report.check)
+            plan, data = running.compile_plan(self.path(), 1, 0), self.path("data.safetensors")
+            save_file({"x": x, "labels": labels}, data)
+            (row, *_) = running.train(plan, self.path(), 1, 1, "--eval-every", "1", "--eval-data", data, data=data).evaluations
+            trained = load_file(running.train(plan, self.path(), 1, 1, data=data).saved)
+            module.load_state_dict(trained)
+            self.assertAlmostEqual(row["eval_loss"], float(module.eval()(x, labels)), delta=1e-6)
+        with self.assertRaisesRegex(ExportError, "does not depend on any trainable parameter"):
+            self.export(Wrong(torch.enable_grad).eval(), (x, labels))
 
     def test_what_differs_is_not_written(self):
         with self.assertRaisesRegex(ExportError, "check failed: the loss of the evaluation"):
