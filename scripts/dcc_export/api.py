@@ -21,7 +21,7 @@ from .headless import faked
 from .initializers import find_rules
 from .inputs import describe_inputs
 from .labels import describe_answers, describe_labels
-from .left_out import notes_of_ranks, require_no_dispatch_modes
+from .left_out import notes_of, require_no_dispatch_modes
 from .optimizer import describe_optimizer, limit_of_norm, parameter_order
 from .places import Places
 from .plain_calls import uncompiled
@@ -83,7 +83,8 @@ def export_train_step(
     The module is not changed, whether the export succeeds or fails. Raises ExportError.
 
     module: returns one scalar loss. Mode (train/eval) and requires_grad are taken as they are.
-    example_inputs: a tensor, a tuple of tensors, a dict of keyword tensors, or (tuple, dict).
+    example_inputs: a tensor, a tuple of tensors, a dict of keyword tensors, or (tuple, dict). Dim 0 is the batch, and the last dim
+        of tokens and labels is the time: so data files fill them.
     optimizer: a torch.optim.AdamW or SGD over this module's parameters, recorded in the archive. If it has taken steps,
         parameters, buffers and moments are also written as a checkpoint, from which `dcrun --resume` goes on.
     clip_norm: gradient norm limit to record next to it.
@@ -93,7 +94,8 @@ def export_train_step(
     samples_consumed: samples of the first `--data` epoch that these steps have read; the run goes on with the next one.
     input_names: one name per tensor; by default the names of forward's arguments.
     roles: {input: role or {"role", "low", "high", "labels"}}; roles are tokens (rows of an embedding),
-        labels (a class per position; with tokens they come from one token file), mask (nonzero: counts),
+        labels (a class per position; with tokens they come from one token file), mask (nonzero: counts; a
+        token file fills it with ones),
         positions (0, 1, ... along the last dim), class (integers of any other kind) and float. "high" is
         exclusive. What is missing is read from the graph. "labels" says which tokens the labels
         are: "same" (the model shifts them, or masks tokens, itself) or "next" (label i is token i + 1:
@@ -131,12 +133,13 @@ def export_train_step(
             with faked(step, tensors) if headless else contextlib.nullcontext(tensors) as tensors:
                 python = HeldByPython(step, root)
                 program, exported = _trace(step, tensors, names, root, seed, dims)
-                notes += notes_of_ranks(step.left_out) + ([] if can_run and check else python.notes())
+                notes += notes_of(step.left_out) + ([] if can_run and check else python.notes())
                 require_as_traced(step, examples, root, can_run, seed, program.graph)
                 texts = {}
                 if eval:
                     evaluation = trace_evaluation(step, tensors, names, root, seed, dims, exported.constants)
                     texts = {ENTRY: evaluation_text(evaluation)}
+                    notes += [note for note in notes_of(step.left_out) if note not in notes]
         description = _describe(step, program, examples, roles, initializers, root)
         with unchanged(module):
             describe_labels(step, examples, description["inputs"], can_run, seed)

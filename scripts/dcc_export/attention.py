@@ -24,28 +24,38 @@ class DroppedKeyword(ExportError):
 
 @contextlib.contextmanager
 def traceable():
-    """Inside, transformers builds masks without reading values, and fused attention ignores nothing.
+    """Inside, transformers builds masks without reading values, and fused attention ignores nothing. Steps give no positions."""
+    from transformers import modeling_utils
 
-    Steps give no positions, so no row holds several packed sequences. A padding mask that is a
-    tensor always becomes a 4-D mask, whatever its values. No token is read to warn of padding without a mask.
+    functions = modeling_utils.ALL_ATTENTION_FUNCTIONS
+    with masks_without_values(positions=False), _patched(type(functions)._global_mapping, "sdpa", _refusing(functions["sdpa"])):
+        yield
+
+
+@contextlib.contextmanager
+def masks_without_values(positions):
+    """Inside, a padding mask that is a tensor always becomes a 4-D mask, whatever its values, and so do positions that are given.
+
+    positions: whether they are; else no row holds several packed sequences. No token is read to warn of padding without a mask.
     """
     from transformers import masking_utils, modeling_utils
 
-    functions = modeling_utils.ALL_ATTENTION_FUNCTIONS
-    patches = (
-        (vars(masking_utils), "find_packed_sequence_indices", lambda positions: None),
-        (vars(masking_utils), "is_tracing", lambda tensor=None: tensor is not None),
-        (vars(modeling_utils), "is_tracing", lambda tensor=None: True),
-        (type(functions)._global_mapping, "sdpa", _refusing(functions["sdpa"])),
-    )
-    originals = [table[name] for table, name, _ in patches]
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_patched(vars(masking_utils), "is_tracing", lambda tensor=None: tensor is not None))
+        stack.enter_context(_patched(vars(modeling_utils), "is_tracing", lambda tensor=None: True))
+        if not positions:
+            stack.enter_context(_patched(vars(masking_utils), "find_packed_sequence_indices", lambda positions: None))
+        yield
+
+
+@contextlib.contextmanager
+def _patched(table, name, value):
+    original = table[name]
+    table[name] = value
     try:
-        for table, name, value in patches:
-            table[name] = value
         yield
     finally:
-        for (table, name, _), original in zip(patches, originals):
-            table[name] = original
+        table[name] = original
 
 
 def _refusing(sdpa):

@@ -25,6 +25,7 @@ from .plain_calls import plain_calls
 from .recomputed import written_again
 from .recurrent import by_steps
 from .step import CHILD
+from .transformers_parts import traceable_parts
 
 MODULE_KEY = "dcc_module"
 KEPT = "a step can only keep what the forward writes to a buffer"
@@ -135,6 +136,7 @@ def _capture(step, flat_inputs, root):
     step.left_out = LeftOut()
     with contextlib.ExitStack() as stack:
         stack.enter_context(_marked_modules(step, root))
+        stack.enter_context(traceable_parts(step))
         stack.enter_context(preserve_node_meta())
         stack.enter_context(by_steps())
         stack.enter_context(by_elements())

@@ -1,7 +1,7 @@
-"""Dropout of whole channels, and of self-normalizing networks, as dropout of single elements, while a module is traced.
+"""Dropout of whole channels, of self-normalizing networks, and in place, while a module is traced.
 
-torch draws the masks of these by an operator that plans cannot replay. Here they are dropout of ones: one for each channel, or for
-each element. The formulas are those of torch.nn.Dropout2d and torch.nn.AlphaDropout, roundings included.
+torch draws the masks of these by an operator that plans cannot replay. Dropout in place is written as plain dropout and a copy. The others are dropout
+of ones: one for each channel, or for each element. The formulas are those of torch.nn.Dropout2d and torch.nn.AlphaDropout, roundings included.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ def by_elements():
 
 def _functions():
     made = {name: _dropout("feature" in name, "alpha" in name) for name in _NAMES}
-    return {**made, **{name + "_": _in_place(function) for name, function in made.items()}}
+    return {**made, **{name + "_": _in_place(function) for name, function in {**made, "dropout": torch.dropout}.items()}}
 
 
 def _dropout(by_channel, is_alpha):
@@ -52,7 +52,6 @@ def _dropout(by_channel, is_alpha):
 
 def _in_place(dropout):
     def in_place(input, p, train):
-        result = dropout(input, p, train)
-        return input if result is input else input.copy_(result)
+        return input.copy_(dropout(input, p, train)) if p > 0 and train and input.numel() > 0 else input
 
     return in_place

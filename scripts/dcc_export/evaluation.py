@@ -11,12 +11,14 @@ import json
 import torch
 from torch._functorch._aot_autograd import descriptors as desc
 from torch.export.graph_signature import InputKind, OutputKind
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from .archive import EVALUATION_PREFIX, without_pickles
 from .capture import capture_joint, strip
 from .check import BOUNDS, CheckResult, fresh_sample, is_reduced
 from .complex_pairs import remove_complex
 from .errors import ExportError, explained
+from .guard import unchanged
 from .places import Places, copies
 from .program import ProgramBuilder, to_exported_program
 from .ties import find_aliases
@@ -26,20 +28,61 @@ ENTRY = "evaluation.json"
 
 @contextlib.contextmanager
 def in_eval_mode(step):
-    """While open every module of `step` is in eval mode; afterwards each has its own mode again."""
-    modes = [(module, module.training) for module in step.modules()]
-    step.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
+    """While open the user's module is in eval mode; afterwards it is as before, without a call of its train()."""
+    with unchanged(step.step):
+        step.step.eval()
+        step.evaluates = True
+        try:
+            yield
+        finally:
+            step.evaluates = False
+
+
+def require_plain_eval_mode(step, root):
+    """Raises ExportError if eval() of the user's module writes parameters or buffers, as a train() of its own may. It runs on copies of them."""
+    if not any(_has_own_modes(module) for module in step.modules()):
+        return
+    places = Places(step)
+    lent = copies(places.tensors())
+    memory = {name: tensor.untyped_storage()._cdata for name, tensor in lent.items()}
+    with unchanged(step.step), places.holding(lent), _Writes(set(memory.values())) as writes:
+        step.step.eval()
+        replaced = [name for name, _ in places.replaced(lent)]
+        moved = [name for name, tensor in lent.items() if tensor.untyped_storage()._cdata != memory[name]]
+        added = set(Places(step).tensors()) - set(lent)
+    written = [name for name in lent if memory[name] in writes.found]
+    for name in (*replaced, *moved, *written, *sorted(added)):
+        raise ExportError(
+            f"in eval mode the module has another {strip(name, root)}: its eval() writes it, as those do that merge LoRA weights or swap in averaged "
+            "ones, and an evaluation reads what is trained; leave that out of its train() (merge_weights=False), or export without eval=True"
+        )
+
+
+def _has_own_modes(module):
+    return any(getattr(type(module), name) is not getattr(torch.nn.Module, name) or name in vars(module) for name in ("train", "eval"))
+
+
+class _Writes(TorchDispatchMode):
+    """Inside, `found` collects which of the given storages an operator writes to."""
+
+    def __init__(self, storages):
+        super().__init__()
+        self._storages, self.found = storages, set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func._schema.is_mutable:
+            for argument, value in zip(func._schema.arguments, args):
+                if argument.alias_info is not None and argument.alias_info.is_write:
+                    tensors = value if isinstance(value, (list, tuple)) else [value]
+                    self.found |= {tensor.untyped_storage()._cdata for tensor in tensors} & self._storages
+        return func(*args, **(kwargs or {}))
 
 
 def trace_evaluation(step, examples, names, root, seed, dims, constants):
     """The ExportedProgram of the forward in eval mode. Its outputs are the loss alone, its inputs those of the training step without
     `loss_scale`. `constants`: {name: tensor} of the training step's program; equal ones keep their name, others are added under a
     other name."""
+    require_plain_eval_mode(step, root)
     with in_eval_mode(step), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         joint, state_names = capture_joint(step, examples, root)

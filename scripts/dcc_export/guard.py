@@ -90,7 +90,7 @@ class _Snapshot:
                 return
         if hasattr(found, "bit_generator"):  # numpy's
             self._keep_state(found.bit_generator, "state")
-        elif not _is_foreign(type(found)):
+        elif not is_foreign(type(found)):
             self._keep_attributes(found)
 
     def _keep_module(self, module):
@@ -100,7 +100,7 @@ class _Snapshot:
         for tensor in _registered(module):
             self._keep_tensor(tensor)
         for kind in type(module).__mro__:
-            if not _is_foreign(kind):
+            if not is_foreign(kind):
                 self._keep_class(kind)
         self._keep_attributes(module)
 
@@ -265,7 +265,7 @@ def _own_attributes(kind):
     return {k: v for k, v in vars(kind).items() if not k.startswith("__")}
 
 
-def _is_foreign(kind):
+def is_foreign(kind):
     return kind.__module__.partition(".")[0] in _FOREIGN
 
 

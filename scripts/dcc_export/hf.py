@@ -39,7 +39,7 @@ def build(values, options, attention=None):
     config = make_config(values)
     for note in unknown_keys.notes(config, values):
         print(f"export.py: warning: {note}", file=sys.stderr)
-    task = find_task(config)
+    task, notes = find_task(config)
     require_fitting(task, options)
     set_rates(config, options.dropout)
     generator = torch.Generator().manual_seed(options.seed)
@@ -47,9 +47,9 @@ def build(values, options, attention=None):
     model = _construct(task, config, options, attention)
     _require_positions(model, options.seq)
     module = task.wrapper(model.train(), options.attention == "cuda-flash").train()
-    notes = experts.notes(config, options.batch * (options.seq or 1))
-    stock = Stock(values, task, options.seed, altered=options.dropout > 0 or bool(notes))
-    return Workload(module, inputs, roles, notes=notes, stock=stock)
+    limits = experts.notes(config, options.batch * (options.seq or 1))
+    stock = Stock(values, task, options.seed, altered=options.dropout > 0 or bool(limits))
+    return Workload(module, inputs, roles, notes=notes + limits, stock=stock)
 
 
 def make_config(values):

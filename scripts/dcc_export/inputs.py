@@ -10,6 +10,7 @@ from .errors import ExportError
 from .index_use import index_use
 
 LABELS = ("same", "next")  # which tokens labels are; see labels.py
+_COUNTING = ("mask", "attn_mask", "input_mask", "loss_mask")  # names of integers, ones where something counts
 ROLES = ("tokens", "labels", "mask", "positions", "class", "float")
 
 
@@ -32,9 +33,11 @@ def _describe(name, node, example, given):
     role = given.get("role") or _guess_role(name, example, use)
     if role not in ROLES:
         raise ExportError(f"role of input {name!r} is {role!r}; it must be one of {ROLES}")
-    guessed = not {"low", "high"} <= set(given) and role not in ("float", "mask", "positions") and not (use and use.of_all)
+    bounded = role in ("float", "mask", "positions") or example.dtype == torch.bool or (use and use.of_all)
+    guessed = not {"low", "high"} <= set(given) and not bounded
     if not {"low", "high"} <= set(given):
-        range_ = _with_ignored(name, *_range(role, example, use and use.bound), use and use.ignored)
+        flags = not use and _are_flags(name, example)
+        range_ = _with_ignored(name, *_range(role, example, 2 if flags else use and use.bound), use and use.ignored)
         given = {**dict(zip(("low", "high"), range_)), **given}
     described = {"name": name, "role": role, "low": given["low"], "high": given["high"]}
     if guessed:
@@ -47,18 +50,26 @@ def _describe(name, node, example, given):
 
 
 def _guess_role(name, example, use):
-    """A name alone says little: `start_positions` are labels, and `masked_tokens` are tokens."""
+    """A name alone says little: `start_positions` are labels, and `masked_tokens` are tokens.
+
+    A token file fills a mask with ones, so only what counts where it is one is taken for a mask: True in PyTorch's own padding and attention
+    masks leaves out. Other flags are classes, which a token file cannot fill.
+    """
     if example.is_floating_point():
         return "float"
-    if "mask" in name and not use and bool(((example == 0) | (example == 1)).all()):
-        return "mask"
+    if not use and _are_flags(name, example):
+        return "mask" if "attention_mask" in name or (name in _COUNTING and example.dtype != torch.bool) else "class"
     if "position" in name and _counts_up(example):
         return "positions"
     if use and use.kind == "embedding":
         return "tokens"
     if use and use.kind == "class":
         return "labels" if example.dim() > 1 else "class"
-    return "mask" if example.dtype == torch.bool else "class"
+    return "class"
+
+
+def _are_flags(name, example):
+    return example.dtype == torch.bool or ("mask" in name and bool(((example == 0) | (example == 1)).all()))
 
 
 def _counts_up(example):
@@ -109,6 +120,8 @@ def draw(description, like, generator):
         return _draw_mask(like, generator)
     if description["role"] == "positions":
         return like.clone()
+    if (low, high) == (0, 2) and like.dim() and like.shape[-1] > 1 and _are_flags(description["name"], like):
+        return _draw_flags(like, generator)
     return torch.randint(int(low), int(high), like.shape, generator=generator).to(like.dtype)
 
 
@@ -118,3 +131,11 @@ def _draw_mask(like, generator):
     shape = like.shape[:-1] + (1,)
     kept = torch.randint(length // 2 + length % 2, length + 1, shape, generator=generator)
     return (torch.arange(length) < kept).to(like.dtype).expand(like.shape).clone()
+
+
+def _draw_flags(like, generator):
+    """Each row begins as that of `like`, at least for its half, and ends otherwise: a row that leaves out everything has no meaning, whichever value does."""
+    length = like.shape[-1]
+    begun = torch.randint(length // 2 + length % 2, length, like.shape[:-1] + (1,), generator=generator)
+    first = like[..., :1].bool()
+    return torch.where(torch.arange(length) < begun, first, ~first).to(like.dtype)

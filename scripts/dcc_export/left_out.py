@@ -1,6 +1,7 @@
 """What a forward does in PyTorch besides computing, and a trace leaves out: noticed while the module is traced.
 
-Hooks on the tensors that autograd saves, dispatch modes around the export, seeds, questions to torch.distributed, and what is done to the parameters themselves.
+Hooks on the tensors that autograd saves, dispatch modes around the export, seeds, questions to torch.distributed, autocast for GPUs, and what is done to the
+parameters themselves.
 What is noticed is refused here, or judged in `as_traced.py`.
 """
 
@@ -30,6 +31,7 @@ class LeftOut:
     replaced: set = dataclasses.field(default_factory=set)  # buffers in whose place it puts other tensors
     seeds: set = dataclasses.field(default_factory=set)  # functions that set the state of random numbers
     ranks: set = dataclasses.field(default_factory=set)  # where the forward asks torch.distributed for ranks
+    autocasts: set = dataclasses.field(default_factory=set)  # for which devices it enters an autocast that may be enabled there
 
 
 @contextlib.contextmanager
@@ -50,6 +52,24 @@ def noticed(left_out):
             left_out.ranks.add(f"{os.path.basename(caller.f_code.co_filename)}:{caller.f_lineno}")
         return own(*args, **kwargs)
 
+    made = {}  # id of an autocast -> (autocast, whether the forward enables it)
+
+    def make(own, autocast, device_type, dtype=None, enabled=True, cache_enabled=None):
+        made[id(autocast)] = autocast, enabled
+        own(autocast, device_type, dtype, enabled, cache_enabled)
+
+    def enter(own, autocast):
+        if autocast.device != "cpu":
+            _, enabled = made.get(id(autocast), (None, autocast._enabled))
+            if enabled:
+                raise ExportError(
+                    f"the forward enters torch.autocast({autocast.device!r}), which has no effect on the CPU, where a step is exported; leave it out and give "
+                    "autocast=torch.bfloat16 for the whole forward, or enter torch.autocast(x.device.type, torch.bfloat16) for a part"
+                )
+            if id(autocast) not in made:  # PyTorch has disabled it where no GPU is, whatever it was asked for
+                left_out.autocasts.add(autocast.device)
+        return own(autocast)
+
     in_force = torch._C._autograd._top_saved_tensors_default_hooks(True)
     if in_force is not None:
         note_hooks(left_out, in_force[0])
@@ -57,6 +77,8 @@ def noticed(left_out):
         stack.enter_context(pushed(push))
         for module in (torch, torch.random):
             stack.enter_context(_replaced(module, _SEEDS, seed))
+        stack.enter_context(_replaced(torch.autocast, ("__init__",), make))
+        stack.enter_context(_replaced(torch.autocast, ("__enter__",), enter))
         if torch.distributed.is_available():
             stack.enter_context(_replaced(torch.distributed, _RANKS, ask))
         yield
@@ -136,11 +158,17 @@ def _state(tensor):
     return tensor.requires_grad, len(tensor._backward_hooks or ())
 
 
-def notes_of_ranks(left_out):
+def notes_of(left_out):
     """Sentences for the archive and its plans."""
-    if not left_out.ranks:
-        return []
-    return [
-        f"the forward asks torch.distributed for ranks ({', '.join(sorted(left_out.ranks)[:3])}): the step is that of one rank, and what PyTorch would "
-        "exchange between ranks there, as losses over all ranks do, is not in it"
+    notes = []
+    if left_out.ranks:
+        notes.append(
+            f"the forward asks torch.distributed for ranks ({', '.join(sorted(left_out.ranks)[:3])}): the step is that of one rank, and what PyTorch would "
+            "exchange between ranks there, as losses over all ranks do, is not in it"
+        )
+    notes += [
+        f"the forward enters a torch.autocast({device!r}) that was made before the export: if it is enabled on a GPU, the step is without it "
+        "(autocast=torch.bfloat16 is the same for the whole forward)"
+        for device in sorted(left_out.autocasts)
     ]
+    return notes

@@ -11,12 +11,12 @@ from .attention import CudaFlash, traceable
 from .errors import ExportError
 from .expert_loops import static_loops
 from .randomness import LayerDraws
-from .static_shapes import StaticShapes
+from .static_shapes import StaticShapes, frequencies_kept
 
 ROOT = "model"
 
 
-class _TransformersLoss(torch.nn.Module):
+class TransformersLoss(torch.nn.Module):
     """What the losses of transformers models share: one traceable call."""
 
     def __init__(self, model, cuda_flash=False):
@@ -26,35 +26,35 @@ class _TransformersLoss(torch.nn.Module):
 
     def loss(self, **inputs):
         flash = CudaFlash() if self.cuda_flash else contextlib.nullcontext()
-        with traceable(), LayerDraws(), StaticShapes(), static_loops(self.model), flash:
+        with traceable(), LayerDraws(), StaticShapes(), static_loops(self.model), frequencies_kept(self.model), flash:
             loss = self.model(**inputs).loss
         if self.cuda_flash and flash.calls == 0:
             raise ExportError("--attention cuda-flash has nothing to do: this model computes attention by its own code; use --attention cpu")
         return loss
 
 
-class CausalLmLoss(_TransformersLoss):
+class CausalLmLoss(TransformersLoss):
     """Next-token loss. Labels are the same window as the tokens; the model shifts them."""
 
     def forward(self, input_ids, labels):
         return self.loss(input_ids=input_ids, labels=labels, use_cache=False)
 
 
-class MaskedLmLoss(_TransformersLoss):
+class MaskedLmLoss(TransformersLoss):
     """Masked-token loss with a padding mask [B, S]: nonzero marks real tokens."""
 
     def forward(self, input_ids, mask, labels):
         return self.loss(input_ids=input_ids, attention_mask=mask, labels=labels)
 
 
-class Seq2SeqLoss(_TransformersLoss):
+class Seq2SeqLoss(TransformersLoss):
     """Encoder-decoder loss; the model shifts the labels right to make decoder inputs."""
 
     def forward(self, input_ids, labels):
         return self.loss(input_ids=input_ids, labels=labels, use_cache=False)
 
 
-class ImageClassificationLoss(_TransformersLoss):
+class ImageClassificationLoss(TransformersLoss):
     """Cross-entropy over classes from pixels."""
 
     def forward(self, pixel_values, labels):

@@ -299,10 +299,10 @@ class ProgramBuilder:
                 losses.append(self.env[value])
             elif value is not None:
                 raise ExportError(f"the traced graph has an unexpected output {what.expr()}")
-        if not gradients:
-            raise ExportError("no parameter receives a gradient; nothing would be trained")
         if self.forward_only:
             return self._distinct([((OutputKind.LOSS_OUTPUT, None), losses[0])])
+        if not gradients:
+            raise ExportError("no parameter receives a gradient; nothing would be trained")
         outputs = [((OutputKind.BUFFER_MUTATION, fqn), node) for fqn, node in mutations]
         outputs.append(((OutputKind.LOSS_OUTPUT, None), losses[0]))
         for fqn in self.by_fqn:

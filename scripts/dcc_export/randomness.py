@@ -20,7 +20,7 @@ _DROPOUTS = {
 def set_rates(config, probability):
     """Gives every dropout of a transformers config, and of its parts, one probability.
 
-    Rates that skip whole layers or paths become 0, and so do those of classifier heads.
+    Rates that skip whole layers or paths become 0.
     """
     from transformers import PreTrainedConfig
 
@@ -28,7 +28,7 @@ def set_rates(config, probability):
         if isinstance(value, PreTrainedConfig):
             set_rates(value, probability)
         elif "drop" in name and not isinstance(value, bool):
-            elements = ("dropout" in name or name.endswith("pdrop")) and "classif" not in name
+            elements = "dropout" in name or name.endswith("pdrop")
             _set(config, name, value, probability if elements else 0.0)
 
 

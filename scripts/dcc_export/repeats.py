@@ -8,6 +8,7 @@ import random
 import numpy as np
 import torch
 
+from . import held_numbers
 from .capture import strip
 from .errors import ExportError
 from .places import Places, copies
@@ -19,7 +20,7 @@ _TOLERANCE = 1e-4  # relative; sums of other orders stay below it
 def require_repeatable(step, examples, root, seed):
     """Raises ExportError if the loss is another one when the module runs again; buffers stay as they are, attributes may not.
 
-    Returns sentences about numbers in attributes that each run changes: the loss may depend on them later.
+    Returns sentences about numbers in Python that each run changes: the loss may depend on them later.
     """
     places, first, counted = Places(step), None, {}
     for run in range(_RUNS):
@@ -42,7 +43,7 @@ def require_repeatable(step, examples, root, seed):
 
 
 class HeldByPython:
-    """What Python holds before a trace: numbers in attributes of the modules, and the states of its random numbers and NumPy's."""
+    """What Python holds before a trace: numbers of the modules, and the states of its random numbers and NumPy's."""
 
     def __init__(self, step, root):
         self._step, self._root = step, root
@@ -65,13 +66,8 @@ def _notes(names):
 
 
 def _numbers(step, root):
-    """{name: number} of the attributes of its modules that are numbers."""
-    return {
-        strip(f"{fqn}.{key}", root): value
-        for fqn, module in step.named_modules()
-        for key, value in vars(module).items()
-        if isinstance(value, (int, float)) and not key.startswith("_") and value == value
-    }
+    """{name: number} of all that Python holds for the user's module."""
+    return held_numbers.find([(strip(fqn, root), module) for fqn, module in step.named_modules() if module is not step])
 
 
 def _draws():

@@ -28,6 +28,7 @@ class StepModule(torch.nn.Module):
         self.autocast = autocast
         self.written_parameters = []  # names of frozen parameters that the forward writes to; known once it is traced
         self.left_out = LeftOut()  # what its last trace left out
+        self.evaluates = False  # in eval mode the loss needs no gradient
         self.registered = []  # where its tensors lie in memory: `with_values`, before and after they are put in the order of their dims
 
     def forward(self, *tensors):
@@ -44,9 +45,23 @@ class StepModule(torch.nn.Module):
             raise ExportError(
                 f"{type(self.step).__name__}.forward returns a tensor of shape {list(loss.shape)}; return a scalar loss (shape []), for example its mean()"
             )
+        if not loss.requires_grad and self.evaluates:
+            return _Evaluated.apply(loss, next(p for p in self.parameters() if p.requires_grad))
         if not loss.requires_grad:
             raise ExportError("the loss does not depend on any trainable parameter; check requires_grad and that the forward is not run under torch.no_grad()")
         return loss
+
+
+class _Evaluated(torch.autograd.Function):
+    """A loss without a gradient, such as a share of wrong answers, as one that has a trained parameter behind it: only such can be traced."""
+
+    @staticmethod
+    def forward(ctx, loss, parameter):
+        return loss.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return None, None
 
 
 def autocast_context(dtype):

@@ -22,6 +22,7 @@ from .check import (
 from .errors import ExportError
 from .experts import full_capacity
 from .randomness import RandomnessOff, set_rates
+from .static_shapes import frequencies_kept
 from .step import StepModule
 
 
@@ -78,7 +79,7 @@ class _StockLoss(torch.nn.Module):
     def forward(self, **inputs):
         if "mask" in inputs:
             inputs["attention_mask"] = inputs.pop("mask")
-        with RandomnessOff():
+        with RandomnessOff(), frequencies_kept(self.model):
             return self.model(**inputs).loss
 
 

@@ -97,7 +97,10 @@ _IMAGE = Task("AutoModelForImageClassification", losses.ImageClassificationLoss,
 
 
 def find_task(config):
-    """The task of a config: by its `architectures` if it names one, else by what exists."""
+    """(task, notes): the task of a config is that of the head in its `architectures`; if they name none, that of the first that exists.
+
+    A head of another task is refused, since a config of it would be exported as another model. notes: sentences for people.
+    """
     from transformers.models.auto import modeling_auto as auto
 
     tables = (
@@ -107,11 +110,38 @@ def find_task(config):
         (auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES, _IMAGE),
     )
     kind = config.model_type
-    offered = [(table[kind], task) for table, task in tables if kind in table]
-    named = [t for name, t in offered if name in (getattr(config, "architectures", None) or ())]
+    offered = {}
+    for table, task in tables:
+        for name in _names(table.get(kind)):
+            offered.setdefault(name, task)
     if not offered:
         raise ExportError(
             f"model type {kind!r} has no causal LM, masked LM, seq2seq or image classification "
             "head; wrap it in a module that returns its loss and call export_train_step"
         )
-    return (named or [t for _, t in offered])[0]
+    first = next(iter(offered))
+    architectures = list(getattr(config, "architectures", None) or ())
+    named = [name for name in offered if name in architectures]
+    if named or not architectures:
+        name = (named or [first])[0]
+        return offered[name], _own_code(config, name)
+    bare = _names(auto.MODEL_MAPPING_NAMES.get(kind))
+    other = [name for name in architectures if name not in bare]
+    if other:
+        raise ExportError(
+            f"the config's architectures name {other[0]}, and a config of type {kind!r} is exported as {' or '.join(offered)}: for {other[0]} wrap the model in a "
+            f"module that returns its loss and call export_train_step; for {first} write that into architectures"
+        )
+    return offered[first], [f"the config's architectures name {architectures[0]}, which has no head; the step is that of {first}", *_own_code(config, first)]
+
+
+def _own_code(config, name):
+    """A note if the config comes with code of its own, as published ones do."""
+    if not getattr(config, "auto_map", None):
+        return []
+    return [f"the config's auto_map names code of its own, which is not run; the step is that of transformers' {name}"]
+
+
+def _names(entry):
+    """The classes of an entry of transformers' tables."""
+    return () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)

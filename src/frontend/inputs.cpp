@@ -12,6 +12,11 @@ namespace {
 using base::ErrorKind;
 using base::Status;
 
+// Names of integer masks whose ones say what counts, as in the exporter's inputs.py.
+bool is_counting(const std::string& name) {
+  return name == "mask" || name == "attn_mask" || name == "input_mask" || name == "loss_mask";
+}
+
 void guess(const ir::Graph& graph, ir::ValueId value, ir::InputSpec& input) {
   const auto named = [&input](std::string_view part) {
     return input.name.find(part) != std::string::npos;
@@ -19,19 +24,24 @@ void guess(const ir::Graph& graph, ir::ValueId value, ir::InputSpec& input) {
   input.low = 0;
   input.high = 0;
   if (base::is_floating(input.type.dtype)) {
-    input.role = named("mask") ? ir::InputRole::Mask : ir::InputRole::Float;
+    input.role = ir::InputRole::Float;
     input.high = 1;
     return;
   }
-  if (input.type.dtype == base::DType::Bool || named("mask")) {
-    input.role = ir::InputRole::Mask;
+  const std::optional<IndexUse> use = index_use(graph, value);
+  const bool boolean = input.type.dtype == base::DType::Bool;
+  const bool labels = named("label") || named("target");
+  if (!use && (boolean || (named("mask") && !labels))) {
+    // Masks are filled with ones, and True in PyTorch's own padding masks leaves out.
+    const bool counting = named("attention_mask") || (!boolean && is_counting(input.name));
+    input.role = counting ? ir::InputRole::Mask : ir::InputRole::Class;
     input.high = 2;
+    input.guessed = !counting && !boolean;
     return;
   }
-  const std::optional<IndexUse> use = index_use(graph, value);
   if (use) input.high = static_cast<double>(use->bound);
   input.guessed = !use || !use->of_all;
-  const bool selects = (use && !use->embedding) || named("label") || named("target");
+  const bool selects = (use && !use->embedding) || labels;
   if (named("position") && (!use || use->embedding)) {
     input.role = ir::InputRole::Positions;
   } else if (selects) {

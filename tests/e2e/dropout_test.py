@@ -154,6 +154,23 @@ class OtherKindsTest(unittest.TestCase):
                 self.assertTrue(torch.equal(of_draws, of_draws.round()), "a channel is kept or dropped as a whole")
                 self.assertLess(deviations(of_draws.sum(), (1 - p) * of_draws.numel(), p, of_draws.numel()), 5)
 
+    def test_in_place(self):
+        """As a plain one, also where it is off."""
+        for p, training in ((0.15, True), (0.0, True), (0.15, False)):
+            with self.subTest(p=p, training=training):
+                path, data = running.fresh(".pt2"), running.fresh(".safetensors")
+                report = export_train_step(OneOf(torch.nn.Dropout(p, inplace=True), (64, 65)).train(training), {"scale": torch.ones(1)}, path)
+                self.assertRegex(report.check, "eager")
+                save_file({"scale": torch.ones(1)}, data)
+                plan = running.compile_plan(path, 1, 0, config=running.train_config(optimizer={"kind": "sgd", "lr": 1.0}))
+                got = 1 - load_file(running.train(plan, path, 1, 1, data=data).saved)["values"]
+                kept, dropped = got != 0, p if training else 0.0
+                torch.testing.assert_close(got, kept / (1 - dropped))
+                if dropped:
+                    self.assertLess(deviations(kept.sum(), (1 - p) * kept.numel(), p, kept.numel()), 5)
+                else:
+                    self.assertTrue(kept.all())
+
 
 class DifferenceTest(unittest.TestCase):
     def test_every_mask_is_its_own(self):

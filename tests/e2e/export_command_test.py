@@ -79,6 +79,50 @@ class CommandTest(ExportTest):
                 self.assertEqual(found, 65, printed)
                 self.assertEqual(len(printed.strip().splitlines()), 1, printed)
 
+    def exported(self, **values):
+        with open(self.path("config.json"), "w") as file:
+            json.dump(values, file)
+        return run_command("--hf-config", self.folder, "--seq", "8", "--no-check", "-o", self.path())
+
+    def test_heads_that_are_not_exported(self):
+        """A config is exported as what it names, or not at all."""
+        bert = {"model_type": "bert", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16, "vocab_size": 32}
+        gpt2 = {"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": 32, "n_positions": 16}
+        own = {"AutoModelForCausalLM": "modeling_mine.MyGPT2LMHeadModel"}
+        for values, head, offered in (
+            ({**bert, "architectures": ["BertForSequenceClassification"]}, "BertForSequenceClassification", "BertForMaskedLM or BertLMHeadModel"),
+            ({**bert, "architectures": ["BertForPreTraining"]}, "BertForPreTraining", "BertForMaskedLM or BertLMHeadModel"),
+            ({**gpt2, "architectures": ["MyGPT2LMHeadModel"], "auto_map": own}, "MyGPT2LMHeadModel", "GPT2LMHeadModel"),
+            ({**gpt2, "architectures": ["GPT2Model", "GPT2ForTokenClassification"]}, "GPT2ForTokenClassification", "GPT2LMHeadModel"),
+        ):
+            with self.subTest(head):
+                code, said = self.exported(**values)
+                self.assertEqual(code, 65, said)
+                self.assertRegex(said, f"architectures name {head}, and .* exported as {offered}: for {head} wrap the model")
+                self.assertFalse(os.path.exists(self.path()))
+        for values, note in (
+            ({**bert, "architectures": ["BertModel"]}, "name BertModel, which has no head; the step is that of BertForMaskedLM"),
+            ({**gpt2, "architectures": ["GPT2LMHeadModel"], "auto_map": own}, "auto_map names code of its own, which is not run"),
+        ):
+            code, said = self.exported(**values)
+            self.assertEqual(code, 0, said)
+            self.assertIn(note, said)
+
+    def test_a_head_that_is_one_of_several(self):
+        """transformers' tables name some classes for two tasks, and several classes for one task."""
+        import transformers
+
+        from dcc_export import tasks
+
+        for kind, names, mapping in (
+            ("bart", ["BartForConditionalGeneration"], "AutoModelForSeq2SeqLM"),
+            ("deit", ["DeiTForImageClassification"], "AutoModelForImageClassification"),
+            ("bert", ["BertLMHeadModel"], "AutoModelForCausalLM"),
+            ("bert", None, "AutoModelForMaskedLM"),
+        ):
+            task, notes = tasks.find_task(transformers.AutoConfig.for_model(kind, architectures=names))
+            self.assertEqual((task.mapping, notes), (mapping, []))
+
     def test_sliding_window_shorter_than_the_sequence(self):
         with open(os.path.join(CONFIGS, "mistral.json")) as file:
             values = {**json.load(file), "sliding_window": 8}

@@ -6,8 +6,10 @@ build/venv/bin/python tests/e2e/export_evaluation_test.py
 import json
 import unittest
 
+import running
 import torch
 from export_case import ExportError, ExportTest, read_entry, run_command
+from safetensors.torch import load_file, save_file
 from torch.export.graph_signature import InputKind
 
 from dcc_export import evaluation, export_train_step
@@ -40,6 +42,85 @@ class Counting(torch.nn.Module):
 class Drawing(Counting):
     def forward(self, x):
         return self.linear(x + (0 if self.training else torch.rand_like(x))).square().mean()
+
+
+class Merging(torch.nn.Module):
+    """As loralib's layers: eval() adds the factors' product to the weight, which is zero when training starts, train() subtracts it again."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(4, 4), requires_grad=False)
+        self.a, self.b = torch.nn.Parameter(torch.randn(2, 4)), torch.nn.Parameter(torch.zeros(4, 2))
+        self.merged = False
+
+    def merge(self, sign):
+        self.weight.data += sign * (self.b @ self.a)
+
+    def train(self, mode=True):
+        super().train(mode)
+        if self.merged == mode:
+            self.merge(-1 if mode else 1)
+            self.merged = not mode
+        return self
+
+    def forward(self, x):
+        weight = self.weight if self.merged else self.weight + self.b @ self.a
+        return torch.nn.functional.linear(x, weight).square().mean()
+
+
+class Swapping(Merging):
+    """Averages of the parameters stand in for them in eval mode."""
+
+    def merge(self, sign):
+        if not hasattr(self, "shadow"):
+            self.shadow = self.a.detach().clone()
+        self.a.data, self.shadow = self.shadow, self.a.data
+
+
+class Replacing(Merging):
+    def merge(self, sign):
+        self.weight = torch.nn.Parameter(self.weight + sign * (self.b @ self.a), requires_grad=False)
+
+
+class Fusing(Merging):
+    def merge(self, sign):
+        self.register_buffer("fused", self.weight + self.b @ self.a)
+
+
+class Foreach(Merging):
+    def merge(self, sign):
+        with torch.no_grad():
+            torch._foreach_mul_([self.a, self.b], 1.5)
+
+
+class KeepsDropout(torch.nn.Module):
+    """Its train() writes no tensors: what it leaves in train mode stays so, and what it sets counts."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.drop, self.norm = torch.nn.Linear(6, 8), torch.nn.Dropout(0.5), torch.nn.BatchNorm1d(8)
+        self.scale = 1.0
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.norm.eval()
+        self.scale = 1.0 if mode else 3.0
+        return self
+
+    def forward(self, x):
+        return self.drop(self.norm(self.linear(x))).square().mean() * self.scale
+
+
+class Wrong(torch.nn.Module):
+    def __init__(self, context):
+        super().__init__()
+        self.linear, self.context = torch.nn.Linear(4, 3), context
+
+    def forward(self, x, labels):
+        if self.training:
+            return torch.nn.functional.cross_entropy(self.linear(x), labels)
+        with self.context():
+            return (self.linear(x).argmax(-1) != labels).float().mean()
 
 
 def optimizer(module):
@@ -86,6 +167,43 @@ class EvaluationTest(ExportTest):
         with self.assertRaisesRegex(ExportError, "in eval mode the forward writes buffer calls"):
             self.export(Counting(), (torch.randn(2, 4),), eval=True)
         self.export(Counting(), (torch.randn(2, 4),))
+
+    def test_an_eval_that_writes_parameters_is_refused(self):
+        """The evaluation would read merged weights, and the module would stay merged."""
+        x = torch.randn(3, 4)
+        for kind, name in ((Merging, "weight"), (Swapping, "a"), (Replacing, "weight"), (Fusing, "fused"), (Foreach, "a")):
+            for options in ({}, {"check": False}, {"headless": True}):
+                with self.subTest(kind.__name__, **options):
+                    module = kind()
+                    before = {n: t.clone() for n, t in module.state_dict().items()}
+                    with self.assertRaisesRegex(ExportError, f"in eval mode the module has another {name}: its eval.. writes it"):
+                        export_train_step(module, (x,), self.path(), eval=True, **options)
+                    self.assertEqual((module.merged, module.training), (False, True))
+                    self.assertEqual(list(module.state_dict()), list(before))
+                    for n, t in module.state_dict().items():
+                        self.assertTrue(torch.equal(t, before[n]), n)
+
+    def test_an_eval_that_writes_no_tensors(self):
+        module = KeepsDropout().train()
+        self.export(module, (torch.randn(5, 6),), eval=True)
+        self.assertEqual((module.scale, module.training, module.drop.training, module.norm.training), (1.0, True, True, False))
+        program, _ = self.load()
+        self.assertIn(3.0, [a for n in program.graph.nodes for a in n.args])
+
+    def test_a_loss_without_a_gradient(self):
+        """In eval mode the share of wrong answers, computed with and without a context that records gradients."""
+        for context in (torch.enable_grad, torch.no_grad):
+            module, x, labels = Wrong(context), torch.randn(40, 4), torch.randint(0, 3, (40,))
+            report = export_train_step(module, (x, labels), self.path(), optimizer=optimizer(module), eval=True)
+            self.assertIn("evaluation: the loss equals the module's in eval mode exactly (2 samples)", report.check)
+            plan, data = running.compile_plan(self.path(), 1, 0), self.path("data.safetensors")
+            save_file({"x": x, "labels": labels}, data)
+            (row, *_) = running.train(plan, self.path(), 1, 1, "--eval-every", "1", "--eval-data", data, data=data).evaluations
+            trained = load_file(running.train(plan, self.path(), 1, 1, data=data).saved)
+            module.load_state_dict(trained)
+            self.assertAlmostEqual(row["eval_loss"], float(module.eval()(x, labels)), delta=1e-6)
+        with self.assertRaisesRegex(ExportError, "does not depend on any trainable parameter"):
+            self.export(Wrong(torch.enable_grad).eval(), (x, labels))
 
     def test_what_differs_is_not_written(self):
         with self.assertRaisesRegex(ExportError, "check failed: the loss of the evaluation"):

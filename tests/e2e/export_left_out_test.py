@@ -8,6 +8,7 @@ import contextlib
 import os
 import random
 import unittest
+import warnings
 
 import torch
 from safetensors.torch import save_file
@@ -275,6 +276,58 @@ class StateTest(LeftOutTest):
         (note,) = export_train_step(Net(act), inputs(), self.path()).notes
         self.assertRegex(note, r"asks torch.distributed for ranks \(export_left_out_test.py:\d+\)")
         self.assertEqual(description(self.path())["notes"], [note])
+
+
+class AutocastTest(LeftOutTest):
+    def setUp(self):
+        super().setUp()
+        self.enterContext(warnings.catch_warnings())
+        warnings.simplefilter("ignore")  # PyTorch's own, that there is no GPU
+
+    def test_autocast_for_gpus(self):
+        """It has no effect where a step is traced, and PyTorch computes in 16 bits with it."""
+
+        def positional(m, x):
+            with torch.autocast("cuda", torch.bfloat16):
+                return m.fc(x).float()
+
+        def named(m, x):
+            with torch.amp.autocast(device_type="cuda", dtype=torch.bfloat16, enabled=True):
+                return m.fc(x).float()
+
+        def older(m, x):
+            with torch.cuda.amp.autocast():
+                return m.fc(x).float()
+
+        for act in (positional, named, older):
+            self.refused(r"enters torch.autocast\('cuda'\).*give autocast=torch.bfloat16", act)
+
+    def test_autocast_that_changes_nothing(self):
+        def disabled(m, x):
+            with torch.autocast("cuda", enabled=False), torch.cuda.amp.autocast(enabled=False):
+                return m.fc(x)
+
+        def here(m, x):
+            with torch.autocast(x.device.type, torch.bfloat16):
+                return m.fc(x).float()
+
+        for act in (disabled, here):
+            self.assertEqual(export_train_step(Net(act), inputs(), self.path()).notes, [])
+
+    def test_autocast_that_was_made_before(self):
+        """Where no GPU is, nothing tells whether it was enabled."""
+
+        @torch.autocast("cuda", torch.bfloat16)
+        def act(m, x):
+            return m.fc(x).float()
+
+        if torch.cuda.is_available():
+            self.refused("enters torch.autocast", act)
+            return
+        (note,) = export_train_step(Net(act), inputs(), self.path()).notes
+        self.assertRegex(note, r"enters a torch.autocast\('cuda'\) that was made before the export")
+        in_training = lambda m, x: m.fc(x) if m.training else act(m, x)
+        self.assertEqual(export_train_step(Net(in_training), inputs(), self.path(), eval=True).notes, [note])
 
 
 def saved(batch):

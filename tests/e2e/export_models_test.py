@@ -15,7 +15,7 @@ import torch
 import transformers
 from torch.export.graph_signature import InputKind, OutputKind
 
-from export_case import ExportTest, description, read_entry, run_command, targets
+from export_case import ExportTest, description, export_train_step, read_entry, run_command, targets
 from rotation import of_today, taking_turns
 
 from dcc_export import experts, hf, presets, separate_experts, zoo
@@ -108,6 +108,16 @@ class PresetTest(ExportTest):
         self.assertEqual(code, 0, printed)
         ops = [str(n.target) for n in torch.export.load(self.path()).graph.nodes]
         self.assertEqual(ops.count("aten.native_dropout.default"), 7)
+
+    def test_dropout_of_a_classifier(self):
+        """Every rate is set, also that in front of the classes, which works in place here."""
+        with open(self.path("config.json"), "w") as file:
+            json.dump({"model_type": "mobilenet_v1", "architectures": ["MobileNetV1ForImageClassification"], "image_size": 32, "depth_multiplier": 0.25}, file)
+        for rate, expected in (("0.2", 1), ("0", 0)):
+            code, printed = run_command("--hf-config", self.folder, "--dropout", rate, "-o", self.path())
+            self.assertEqual(code, 0, printed)
+            ops = [str(n.target) for n in torch.export.load(self.path()).graph.nodes]
+            self.assertEqual(ops.count("aten.native_dropout.default"), expected)
 
     def test_fused_attention(self):
         run_command("--preset", "tiny-llama", "--no-check", "-o", self.path())
@@ -227,6 +237,55 @@ class HeadlessTest(ExportTest):
                 op = "_scaled_dot_product_flash_attention_for_cpu.default"
                 self.assertEqual(text.count(op), layers)
                 self.assertLess(os.path.getsize(self.path()), 1 << 20)
+
+
+class Own(torch.nn.Module):
+    """As the messages of the exporter advise: a module around a transformers model, with inputs of its own, which returns the loss."""
+
+    def __init__(self, auto, kind, **values):
+        super().__init__()
+        self.model = getattr(transformers, auto).from_config(transformers.AutoConfig.for_model(kind, **SMALL, **values)).train()
+        self.noise = torch.nn.Parameter(torch.zeros(()))
+
+    def forward(self, **inputs):
+        noise = self.noise * torch.rand(())  # drawn by the wrapper, as models draw that skip layers
+        return self.model(**inputs).loss + noise
+
+
+SMALL = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "pad_token_id": 0}
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+class OwnWrapperTest(ExportTest):
+    def own(self, module, inputs, exact=True, **options):
+        before = module.model.config.to_dict()
+        report = export_train_step(module, inputs, self.path(), **options)
+        self.assertIn("equal eager exactly" if exact else "check against eager", report.check)
+        self.assertEqual(module.model.config.to_dict(), before)
+        self.assertNotIn("forward", vars(module.model))
+        return [n for n in torch.export.load(self.path()).graph.nodes if "scaled_dot_product" in str(n.target) and "backward" not in str(n.target)]
+
+    def test_padding_masks(self):
+        ids, mask = torch.randint(1, 64, (3, 8)), torch.ones(3, 8, dtype=torch.int64)
+        mask[1, 5:] = 0
+        inputs = {"input_ids": ids, "attention_mask": mask, "labels": torch.tensor([0, 1, 0])}
+        self.own(Own("AutoModelForSequenceClassification", "bert", **NO_DROPOUT), inputs)
+        self.own(Own("AutoModelForSequenceClassification", "llama"), inputs)
+        self.own(Own("AutoModelForTokenClassification", "roberta", num_labels=64, **NO_DROPOUT), {**inputs, "labels": ids})
+
+    def test_causal_masks(self):
+        """Without positions the mask stays a flag of fused attention; given ones may pack several sequences into a row, which becomes a mask."""
+        ids = torch.randint(1, 64, (2, 8))
+        (attention,) = self.own(Own("AutoModelForCausalLM", "llama", use_cache=False), {"input_ids": ids, "labels": ids})
+        self.assertEqual((attention.args[4], attention.kwargs.get("attn_mask")), (True, None))
+        packed = torch.tensor([0, 1, 2, 3, 0, 1, 2, 3]).expand(2, 8)
+        given = {"labels": {"role": "labels", "labels": "same"}}  # a drawn row of positions may pack any tokens
+        (attention,) = self.own(Own("AutoModelForCausalLM", "llama", use_cache=False), {"input_ids": ids, "position_ids": packed, "labels": ids}, roles=given)
+        self.assertIsNotNone(attention.kwargs.get("attn_mask"))
+
+    def test_experts(self):
+        ids = torch.randint(1, 64, (2, 8))
+        self.own(Own("AutoModelForCausalLM", "mixtral", num_key_value_heads=2, num_local_experts=4), {"input_ids": ids, "labels": ids}, exact=False)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,11 @@ build/venv/bin/python tests/e2e/export_state_test.py
 
 import copy
 import os
+import random
+import re
 import unittest
 
+import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
@@ -202,6 +205,66 @@ class NumbersTest(ExportTest):
         self.assertEqual(len(report.notes), 1)
         self.assertIn("changes the number calls in Python", report.notes[0])
         self.assertEqual(export_train_step(Student(), (torch.randn(4, 6),), self.path()).notes, [])
+
+    def test_wherever_they_are(self):
+        """Under any name, in containers, objects, closures, classes and generators; with a check the archive is the first call's, without it the trace's."""
+
+        class Cell:
+            __slots__ = ("count",)
+
+            def __init__(self):
+                self.count = 0
+
+        class Counts(Student):
+            shared = 0
+
+            def __init__(self, count):
+                super().__init__()
+                self.count = count
+                self._calls, self.state, self.cells, self.own = 0, {"step": 0, "deep": [0]}, [Cell()], random.Random(1)
+                total = 0
+
+                def add():
+                    nonlocal total
+                    total += 1
+
+                self.add = add
+                self.array = np.zeros(2)
+
+            def forward(self, x):
+                self.count(self)
+                return super().forward(x)
+
+        def hidden(m):
+            m._calls += 1
+
+        def entry(m):
+            m.state["step"] += 1
+
+        def deep(m):
+            m.state["deep"][0] += 1
+
+        def cell(m):
+            m.cells[0].count += 1
+
+        def of_class(m):
+            type(m).shared += 1
+
+        for count, name in (
+            (hidden, "_calls"),
+            (entry, "state['step']"),
+            (deep, "state['deep'][0]"),
+            (cell, "cells[0].count"),
+            (of_class, "Counts.shared"),
+            (lambda m: m.add(), "add.total"),
+            (lambda m: m.own.random(), "own"),
+            (lambda m: m.array.__iadd__(1), "array"),
+        ):
+            for check in (True, False):
+                with self.subTest(name, check=check):
+                    notes = export_train_step(Counts(count), (torch.randn(4, 6),), self.path(), check=check).notes
+                    self.assertEqual(len(notes), 1, notes)
+                    self.assertRegex(notes[0], rf"changes the number .*{re.escape(name)} in Python")
 
 
 if __name__ == "__main__":

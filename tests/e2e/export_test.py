@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.export.graph_signature import InputKind, OutputKind
 
+import running
 from export_case import ExportTest, Regression, description, regression_inputs, targets
 
 from dcc_export import ExportError
@@ -110,6 +111,33 @@ class UserModuleTest(ExportTest):
         inputs = (torch.randint(11, (3, 6)), torch.arange(6).expand(3, 6), torch.ones(3, 6, dtype=torch.int64), torch.arange(18).view(3, 6) % 3)
         self.export(Spans(), (*inputs, torch.tensor([0, 1, 5])))
         self.assertEqual([d["role"] for d in description(self.path())["inputs"]], ["tokens", "positions", "mask", "class", "class"])
+
+    def test_masks_that_leave_out(self):
+        """A token file fills masks with ones, and nothing is left where True leaves out: what may be such a mask is none, and a token file is refused."""
+
+        class Padded(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed, self.attend, self.out = nn.Embedding(9, 4), nn.MultiheadAttention(4, 2, batch_first=True), nn.Linear(4, 9)
+
+            def forward(self, ids, labels, key_padding_mask, padding_mask, weights_of_loss, mask, encoder_attention_mask):
+                h = self.embed(ids)
+                h = self.attend(h, h, h, key_padding_mask=key_padding_mask, need_weights=False)[0].masked_fill(padding_mask[..., None] == 1, 0.0)
+                loss = nn.functional.cross_entropy(self.out(h).transpose(1, 2), labels, reduction="none") * weights_of_loss
+                return (loss * mask * encoder_attention_mask).mean()
+
+        ids, none, ones = torch.randint(9, (2, 6)), torch.zeros(2, 6), torch.ones(2, 6)
+        module = Padded()
+        self.export(module, (ids, ids, none.bool(), none.long(), ones.bool(), ones.long(), ones.bool()), optimizer=torch.optim.SGD(module.parameters(), lr=0.1))
+        found = [(d["role"], d["low"], d["high"], d.get("guessed", False)) for d in description(self.path())["inputs"][2:]]
+        flags = ("class", 0, 2)
+        self.assertEqual(found, [(*flags, False), (*flags, True), (*flags, False), ("mask", 0, 2, False), ("mask", 0, 2, False)])
+        plan = running.compile_plan(self.path(), 1, 0)
+        data = self.path("tokens.bin")
+        torch.randint(9, (100,), dtype=torch.int16).numpy().tofile(data)
+        with self.assertRaisesRegex(running.CommandFailed, "DC6212.*key_padding_mask"):
+            running.train(plan, self.path(), 1, 1, data=data)
+        self.assertEqual(len(running.train(plan, self.path(), 1, 2, data="synthetic:1").steps), 2)
 
     def test_memory_order(self):
         """Parameters, buffers and inputs in another order are written in that of their dims, and stay as they are in the module."""

@@ -69,6 +69,16 @@ def padded(scores, labels):
     return plain(scores, functional.pad(labels, (0, 1), value=-100)[:, 1:])
 
 
+def behind(prompt, loss):
+    """A loss that leaves out the first positions, as of a prompt."""
+
+    def without(scores, labels):
+        return loss(scores[:, prompt:], labels[:, prompt:])
+
+    without.__name__ = f"{loss.__name__} behind {prompt}"
+    return without
+
+
 def by_hand(scores, labels):
     """A loss that cannot leave labels out."""
     return -scores.log_softmax(-1).gather(-1, labels[..., None]).sum()
@@ -79,13 +89,39 @@ def with_auxiliary(scores, labels):
     return plain(scores, labels) + 10 * scores.softmax(-1).mean((0, 1)).square().sum()
 
 
-def found(module, **given):
-    x = torch.randint(0, VOCABULARY, (2, WINDOW))
+def found(module, rows=2, **given):
+    x = torch.randint(0, VOCABULARY, (rows, WINDOW))
     tensors, keywords, _ = flatten_inputs(module, (x, x.clone()), None)
     bound = {"low": 0, "high": VOCABULARY}
     described = [{"name": "x", "role": "tokens", **bound}, {"name": "targets", "role": "labels", **bound, **given}]
     describe_labels(StepModule(module, len(tensors), list(keywords), None), tensors, described, True, 0)
     return described[1]["labels"]
+
+
+class Convolved(nn.Module):
+    """Causal convolutions with a norm over batch and time between them."""
+
+    def __init__(self, loss, norm):
+        super().__init__()
+        self.embed, self.norm, self.head = nn.Embedding(VOCABULARY, WIDTH), norm, nn.Linear(WIDTH, VOCABULARY)
+        self.convolution = nn.Conv1d(WIDTH, WIDTH, 3)
+        self.loss = loss
+
+    def forward(self, x, targets):
+        h = self.embed(x).transpose(1, 2)
+        h = self.norm(self.convolution(functional.pad(h, (2, 0)))).relu()
+        return self.loss(self.head(h.transpose(1, 2)), targets)
+
+
+class Recurrent(nn.Module):
+    """torch.nn's default: dim 0 of the tokens is the time, unless `batch_first`."""
+
+    def __init__(self, batch_first):
+        super().__init__()
+        self.embed, self.rnn, self.head = nn.Embedding(VOCABULARY, WIDTH), nn.GRU(WIDTH, WIDTH, batch_first=batch_first), nn.Linear(WIDTH, VOCABULARY)
+
+    def forward(self, x, targets):
+        return plain(self.head(self.rnn(self.embed(x))[0]), targets)
 
 
 class Leaky(Net):
@@ -112,6 +148,45 @@ class Found(unittest.TestCase):
         ):
             with self.subTest(causal=causal, loss=loss.__name__):
                 self.assertEqual(found(Net(causal, loss)), expected)
+
+    def test_a_prompt_that_does_not_count(self):
+        """Ignoring the first labels is no sign of a model that shifts."""
+        for prompt in (1, 3, WINDOW - 2):
+            for causal, loss, expected in ((True, plain, "next"), (True, by_hand, "next"), (True, padded, "same"), (False, plain, "same")):
+                with self.subTest(prompt=prompt, causal=causal, loss=loss.__name__):
+                    self.assertEqual(found(Net(causal, behind(prompt, loss))), expected)
+        self.assertEqual(found(Net(True, behind(WINDOW - 2, shifted))), "same")  # the last label alone
+        for causal in (True, False):
+            with self.assertRaisesRegex(ExportError, "no label counts but the last one"):
+                found(Net(causal, behind(WINDOW - 1, by_hand)))
+
+    def test_no_label_that_counts(self):
+        with self.assertRaisesRegex(ExportError, "the loss does not depend on them"):
+            found(Net(True, lambda scores, labels: plain(scores, labels * 0)))
+
+    def test_norms_over_batch_and_time(self):
+        """Statistics of a batch depend on later tokens, and say nothing of what the labels are."""
+        for loss, expected in ((plain, "next"), (shifted, "same")):
+            module = Convolved(loss, nn.BatchNorm1d(WIDTH))
+            self.assertEqual(found(module), expected)
+            self.assertTrue(module.norm.training)
+        for norm in (nn.BatchNorm1d(WIDTH, track_running_stats=False), nn.GroupNorm(2, WIDTH), nn.InstanceNorm1d(WIDTH)):
+            with self.assertRaisesRegex(ExportError, "a norm over positions|dim 0 seems to be no batch"):
+                found(Convolved(plain, norm))
+
+    def test_time_first(self):
+        """Rows of a token file are rows of dim 0, so that a module that wants the time there would train on something else."""
+        self.assertEqual(found(Recurrent(True)), "next")
+        with self.assertRaisesRegex(ExportError, "dim 0 seems to be no batch; inputs are .batch, time.: transpose them"):
+            found(Recurrent(False), rows=6)
+
+        def shifted_in_time(scores, labels):
+            return plain(scores[:-1], labels[1:])
+
+        module = Net(False, shifted_in_time)
+        module.scores = lambda x: Net.scores(module, x.T).transpose(0, 1)
+        with self.assertRaisesRegex(ExportError, "dim 0 seems to be no batch"):
+            found(module, rows=6)
 
     def test_attention_that_starts_at_zero_is_seen_by_its_gradient(self):
         for causal, expected in ((True, "next"), (False, "same")):

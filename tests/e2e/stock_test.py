@@ -112,6 +112,23 @@ class CausalityTest(StockTest):
             with self.subTest(model_type):
                 self.export_and_verify({"model_type": model_type, **values})
 
+    def test_frequencies_that_the_length_chooses(self):
+        """longrope (Phi-3) has others behind the length of its first training, 8 and 32 here; dynamic ones grow behind theirs, which no run may exceed."""
+        longrope = {"type": "longrope", "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [2.0, 3.0, 4.0, 5.0]}
+        phi = {**{k: v for k, v in _LLAMA.items() if k != "head_dim"}, "bos_token_id": 1, "eos_token_id": 2, "rope_scaling": longrope}
+        cases = (
+            {"model_type": "phi3", **phi, "original_max_position_embeddings": 8},
+            {"model_type": "phi3", **phi, "original_max_position_embeddings": 32},
+            {"model_type": "llama", **_LLAMA, "max_position_embeddings": 32, "rope_scaling": {"rope_type": "dynamic", "factor": 4.0}},
+        )
+        for values in of_today(cases, 3):
+            with self.subTest(values["model_type"]):
+                printed = self.export_and_verify(values, ("--seq", "16", "--eval", "--dynamic", "seq"))
+                self.assertIn("the loss equals the module's in eval mode", printed)
+                limit = values.get("original_max_position_embeddings", 32)
+                guards = " ".join(description(self.path())["guards"])
+                self.assertIn(f"Integer({limit})", guards)
+
     def test_masks_that_are_not_plainly_causal(self):
         """A window shorter than the sequence, and soft-capped scores."""
         window = {**_LLAMA, "sliding_window": 5}

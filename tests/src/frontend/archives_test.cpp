@@ -264,6 +264,59 @@ TEST(Import, GuessesInputsWithoutADescription) {
   EXPECT_EQ(step->parameters[0].initializer.kind, ir::InitKind::Unknown);
 }
 
+// An archive without a description, with one more input [16, 8] that nothing reads; dtype:
+// PyTorch's number of it.
+ir::InputSpec guessed(const std::string& name, int dtype) {
+  EditedArchive archive("mlp.pt2");
+  archive.remove(kDescription);
+  const std::string last = R"({"as_tensor": {"name": "loss_scale"}})";
+  const std::string more = R"({"as_tensor": {"name": ")" + name + R"("}})";
+  const std::string spec = R"({"user_input": {"arg": )";
+  archive.replace(kModel, spec + last + "}}", spec + more + "}}, " + spec + last + "}}");
+  archive.replace(kModel, last + R"(], "outputs")", more + ", " + last + R"(], "outputs")");
+  archive.replace(kModel, R"("labels": {"dtype": )",
+                  '"' + name + R"(": {"dtype": )" + std::to_string(dtype) +
+                      R"(, "sizes": [{"as_int": 16}, {"as_int": 8}], "requires_grad": false, )"
+                      R"("device": {"type": "cpu", "index": null}, )"
+                      R"("strides": [{"as_int": 8}, {"as_int": 1}], )"
+                      R"("storage_offset": {"as_int": 0}, "layout": 7}, "labels": {"dtype": )");
+  auto step = archive.import();
+  EXPECT_TRUE(step.ok()) << step.status().to_string();
+  if (!step.ok()) return {};
+  EXPECT_EQ(step->inputs[2].name, name);
+  return step->inputs[2];
+}
+
+// A mask is filled with ones, which is wrong for one that leaves out, as PyTorch's padding masks.
+TEST(Import, GuessesMasksThatCountOnly) {
+  constexpr int kI64 = 5, kF32 = 7, kBool = 12;
+  for (const auto& [name, dtype] :
+       std::vector<std::pair<std::string, int>>{{"attention_mask", kI64},
+                                                {"encoder_attention_mask", kBool},
+                                                {"mask", kI64},
+                                                {"loss_mask", kI64}}) {
+    EXPECT_EQ(guessed(name, dtype).role, ir::InputRole::Mask) << name;
+  }
+  for (const auto& [name, dtype] :
+       std::vector<std::pair<std::string, int>>{{"key_padding_mask", kBool},
+                                                {"mask", kBool},
+                                                {"flags", kBool},
+                                                {"padding_mask", kI64}}) {
+    const ir::InputSpec input = guessed(name, dtype);
+    EXPECT_EQ(input.role, ir::InputRole::Class) << name;
+    EXPECT_EQ(input.high, 2) << name;
+    EXPECT_EQ(input.guessed, dtype != kBool) << name;
+  }
+  EXPECT_EQ(guessed("attn_mask", kF32).role, ir::InputRole::Float);  // added to scores
+  EXPECT_EQ(guessed("masked_lm_labels", kI64).role, ir::InputRole::Labels);
+  EditedArchive masked("mlp.pt2");
+  masked.remove(kDescription).replace(kModel, R"("labels")", R"("masked_ids")");
+  auto step = masked.import();
+  ASSERT_TRUE(step.ok()) << step.status().to_string();
+  EXPECT_EQ(step->inputs[1].role, ir::InputRole::Class);  // the loss has so many classes
+  EXPECT_EQ(step->inputs[1].high, 10);
+}
+
 base::TrainConfig config(const std::string& text) {
   return *base::parse_train_config(*base::parse_json_value(text, "train.json"));
 }
