@@ -4,7 +4,7 @@
 // GPUs, where a division and an exponential of any float take twice the instructions.
 #pragma once
 
-#include "runtime/kernel/scalar/math.h"
+#include "runtime/kernel/scalar/arithmetic.h"
 
 namespace dc::runtime::kernel::scalar {
 
@@ -94,10 +94,7 @@ struct LeakyReluBackward {
 template <typename T>
 struct Hardtanh {
   T low, high;
-  T operator()(T x) const {
-    x = x < low ? low : x;
-    return x > high ? high : x;
-  }
+  T operator()(T x) const { return clamped(x, low, high); }
 };
 template <typename T>
 struct HardtanhBackward {
