@@ -175,6 +175,8 @@ constexpr KernelRow kRows[] = {
     {"aten.log_sigmoid_backward.default",
      "grad_output=bf16[4,8] self=bf16[4,8] buffer=bf16[4,8] -> bf16[4,8]"},
     {"aten.log_sigmoid_forward.default", "self=f32[4,8] -> f32[4,8] f32[4,8]"},
+    {"aten.log_sigmoid_backward.default",
+     "grad_output=f32[4,8] self=f32[4,8] buffer=f32[0] -> f32[4,8]"},
     {"aten.log_sigmoid_forward.default", "self=f32[4,8] -> f32[4,8] f32[0]"},
     {"aten.logical_and.default", kTest},
     {"aten.logical_not.default", "self=f32[4,8] -> bool[4,8]"},

@@ -142,5 +142,10 @@ struct LogSigmoidBackward {
     return (most - sign * (e / (T{1} + e))) * g;
   }
 };
+// The same where exp(-|x|) was not kept.
+template <typename T>
+struct LogSigmoidBackwardOfSelf {
+  T operator()(T g, T x) const { return LogSigmoidBackward<T>{}(g, x, math::exp(-fabs(x))); }
+};
 
 }  // namespace dc::runtime::kernel::scalar

@@ -118,6 +118,32 @@ TEST(CudaNorms, GiveTheNumbersOfTheCpu) {
   }
 }
 
+// As exports for CPUs and for GPUs have it: what is kept for the gradient, or nothing.
+TEST(CudaLogSigmoid, GivesTheBitsOfTheCpu) {
+  for (const DType dtype : {DType::F32, DType::BF16}) {
+    KernelBench bench;
+    const int32_t x = noisy(bench, dtype, {6, 7}, 1), g = noisy(bench, dtype, {6, 7}, 2),
+                  y = bench.tensor(dtype, {6, 7}), kept = bench.tensor(dtype, {6, 7}),
+                  nothing = bench.tensor(dtype, {0}), of_kept = bench.tensor(dtype, {6, 7}),
+                  of_x = bench.tensor(dtype, {6, 7});
+    const auto run = [&](const char* op, std::vector<plan::Arg> arguments,
+                         const std::vector<int32_t>& results) {
+      arguments.push_back(tensor_arg(x, "self"));
+      const plan::Instruction step = instruction(op, std::move(arguments), results);
+      expect_bits_of_cpu(bench, step);
+      ASSERT_TRUE(run_native(bench, step).ok());
+    };
+    run("aten.log_sigmoid_forward.default", {}, {kept, nothing});
+    run("aten.log_sigmoid_forward.default", {}, {of_kept, -1});
+    run("aten.log_sigmoid_forward.default", {}, {y, kept});
+    for (const auto& [buffer, to] : {std::pair{kept, of_kept}, std::pair{nothing, of_x}})
+      run("aten.log_sigmoid_backward.default",
+          {tensor_arg(g, "grad_output"), tensor_arg(buffer, "buffer")}, {to});
+    expect_near(elements_of(bench, bench.used(), of_x), elements_of(bench, bench.used(), of_kept),
+                dtype == DType::F32 ? 0 : tolerance_of(dtype));
+  }
+}
+
 TEST(CudaCrossEntropy, GivesLossAndGradientsOfTheCpu) {
   for (const int64_t classes : {int64_t{3}, int64_t{700}}) {
     for (const int64_t reduction : {1, 2}) {
