@@ -318,6 +318,8 @@ constexpr KernelRow kRows[] = {
     {"aten._safe_softmax.default", kRow},
     {"aten._softmax.default", "self=bf16[3,600] dim=1 -> f32[3,600]"},
     {"aten._softmax_backward_data.default", kSoftmaxBackward},
+    {"aten._softmax_backward_data.default",
+     "grad_output=f32[4,8] output=f32[4,8] dim=1 -> f16[4,8]"},
     {"aten.native_layer_norm.default",
      "input=f32[4,8] normalized_shape=[8] weight=f32[8] bias=f32[8] eps=0.001 "
      "-> f32[4,8] f32[4,1] f32[4,1]"},

@@ -118,6 +118,21 @@ TEST(CudaNorms, GiveTheNumbersOfTheCpu) {
   }
 }
 
+// Where half precision became f32 on the way forward, its gradient is of half precision again.
+TEST(CudaNorms, SoftmaxGivesGradientsOfAnotherType) {
+  for (const char* op :
+       {"aten._softmax_backward_data.default", "aten._log_softmax_backward_data.default"}) {
+    KernelBench bench;
+    const int32_t g = noisy(bench, DType::F32, {5, 9}, 1), y = noisy(bench, DType::F32, {5, 9}, 2),
+                  to = bench.tensor(DType::F16, {5, 9});
+    expect_near_cpu(
+        bench,
+        instruction(op, {tensor_arg(g, "grad_output"), tensor_arg(y, "output"), int_arg("dim", 1)},
+                    {to}),
+        {to}, tolerance_of(DType::F16));
+  }
+}
+
 // As exports for CPUs and for GPUs have it: what is kept for the gradient, or nothing.
 TEST(CudaLogSigmoid, GivesTheBitsOfTheCpu) {
   for (const DType dtype : {DType::F32, DType::BF16}) {
