@@ -1,9 +1,20 @@
 #include "src/driver/device_kernels.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 
 namespace dc::driver {
+namespace {
+
+// Attention has kernels, of which none draws random numbers.
+bool has_dropout(const runtime::plan::Instruction& in) {
+  return std::ranges::any_of(in.args, [](const runtime::plan::Arg& arg) {
+    return arg.name == "dropout_p" && (arg.f != 0 || arg.i != 0);
+  });
+}
+
+}  // namespace
 
 base::Status check_kernels(const runtime::plan::Plan& plan) {
   if (plan.device != base::DeviceKind::Cuda) return {};
@@ -12,7 +23,7 @@ base::Status check_kernels(const runtime::plan::Plan& plan) {
     for (const runtime::plan::Instruction& in : program.instructions) {
       // What dcrun has kernels of, it has for GPUs too.
       if (in.kind == runtime::plan::InstructionKind::Kernel && in.provider == base::Provider::Aten)
-        missing.emplace(in.op, in.module);
+        missing.emplace(in.op + (has_dropout(in) ? " with dropout" : ""), in.module);
     }
   }
   if (missing.empty()) return {};

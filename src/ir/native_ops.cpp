@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "src/base/kernel_items.h"
+
 namespace dc::ir {
 namespace {
 
@@ -170,11 +172,19 @@ const NativeOp* find(std::string_view overload) {
   return row == ops.end() ? nullptr : &*row;
 }
 
+// Attention draws no random numbers.
+bool has_dropout(const base::KernelSignature& kernel) {
+  base::KernelItems items(kernel);
+  while (const auto item = items.next())
+    if (item->name == "dropout_p" && !item->values.empty() && item->values[0] != 0) return true;
+  return false;
+}
+
 }  // namespace
 
 bool has_native_kernel(const base::KernelSignature& kernel) {
   const NativeOp* op = find(kernel.op());
-  return op != nullptr && op->takes(kernel.tensors());
+  return op != nullptr && op->takes(kernel.tensors()) && !has_dropout(kernel);
 }
 
 bool is_elementwise(std::string_view overload) {

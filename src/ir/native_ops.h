@@ -9,8 +9,8 @@
 
 namespace dc::ir {
 
-// Whether there is a native kernel for the operator and the tensors of this signature, of any
-// provider. False for the project's own operators, which have no other kernels.
+// Whether there is a native kernel for the operator, the tensors and the attributes of this
+// signature, of any provider. False for the project's own operators, which have no other kernels.
 bool has_native_kernel(const base::KernelSignature& kernel);
 // Whether a fused kernel can do what the operator's native kernel does.
 bool is_elementwise(std::string_view overload);

@@ -83,6 +83,11 @@ ExpressionArgument operand(std::string name, size_t index) {
   made.integer = static_cast<int64_t>(index);
   return made;
 }
+ExpressionArgument value(std::string name, size_t operation) {
+  ExpressionArgument made = operand(std::move(name), operation);
+  made.kind = ExpressionArgumentKind::Value;
+  return made;
+}
 
 Expression expression_of(DType dtype, std::string overload,
                          std::vector<ExpressionArgument> arguments) {
@@ -107,6 +112,20 @@ Made flat_kernel(Workshop& workshop, const Expression& expression, const Dense& 
   return kernel_of(workshop, expression, tensors);
 }
 
+// log_sigmoid has a second result, exp(-|x|), and its gradient an operand of it, which exports for
+// GPUs leave without elements. Then it is as if there were none.
+plan::Instruction without_empty(const plan::Instruction& instruction, const AddressMap& addresses) {
+  plan::Instruction made = instruction;
+  std::erase_if(made.args, [&](const plan::Arg& arg) {
+    return arg.name == "buffer" && arg.kind == plan::ArgKind::Tensor &&
+           addresses.bind(static_cast<int32_t>(arg.i)).numel() == 0;
+  });
+  if (made.outputs.size() == 2 &&
+      (made.outputs[1] < 0 || addresses.bind(made.outputs[1]).numel() == 0))
+    made.outputs.pop_back();
+  return made;
+}
+
 }  // namespace
 
 Made fused_kernel(Workshop& workshop, Call& call, int32_t stream) {
@@ -124,8 +143,10 @@ Made fused_kernel(Workshop& workshop, Call& call, int32_t stream) {
   return workshop.kernel(std::move(launches));
 }
 
-Made operator_kernel(Workshop& workshop, Call& call, const plan::Instruction& instruction,
+Made operator_kernel(Workshop& workshop, const plan::Instruction& whole,
                      const AddressMap& addresses) {
+  const plan::Instruction instruction = without_empty(whole, addresses);
+  Call call(instruction, addresses, nullptr);
   std::vector<std::string> operands;
   std::vector<ExpressionArgument> arguments;
   for (const plan::Arg& arg : instruction.args) {
@@ -141,7 +162,13 @@ Made operator_kernel(Workshop& workshop, Call& call, const plan::Instruction& in
   if (!has_result) return call.made(nullptr);
   const std::string overload = instruction.op.substr(instruction.op.find('.') + 1);
   const DType dtype = addresses.bind(instruction.outputs[0]).dtype;
-  const Expression expression = expression_of(dtype, overload, std::move(arguments));
+  Expression expression = expression_of(dtype, overload, std::move(arguments));
+  if (overload == "log_sigmoid_forward.default" && instruction.outputs.size() == 2) {
+    expression.operations.push_back({dtype, "abs.default", {operand("self", 0)}});
+    expression.operations.push_back({dtype, "neg.default", {value("self", 1)}});
+    expression.operations.push_back({dtype, "exp.default", {value("self", 2)}});
+    expression.results.push_back(3);
+  }
   const auto tensors = native::expression_tensors(call, expression, operands);
   if (!call.ok()) return call.made(nullptr);
   return kernel_of(workshop, expression, tensors);

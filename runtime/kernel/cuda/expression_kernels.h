@@ -12,7 +12,7 @@ namespace dc::runtime::kernel::cuda {
 base::Result<std::unique_ptr<Kernel>> fused_kernel(Workshop& workshop, native::Call& call,
                                                    int32_t stream);
 // Of an instruction whose operator expressions may have (native::is_operation).
-base::Result<std::unique_ptr<Kernel>> operator_kernel(Workshop& workshop, native::Call& call,
+base::Result<std::unique_ptr<Kernel>> operator_kernel(Workshop& workshop,
                                                       const plan::Instruction& instruction,
                                                       const AddressMap& addresses);
 // Copies a tensor, which broadcasts to the other, to that; both are of one type.

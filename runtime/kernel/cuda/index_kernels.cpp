@@ -219,6 +219,7 @@ Made scatter_kernel(Workshop& workshop, Call& call, bool adds) {
   parameters.indices = index.data;
   parameters.to = to.data;
   parameters.from = has_src ? src.data : nullptr;
+  parameters.is_floating = base::is_floating(to.dtype);
   parameters.size = 1;
   parameters.lines.length = dims == 0 ? 1 : sizes[dim];
   if (dims > 0) {

@@ -28,6 +28,7 @@ IndexTensors parameters_of(Call& call, const native::IndexCall& of) {
   parameters.chosen = of.chosen.data;
   parameters.other = of.other.data;
   parameters.factor = of.factor;
+  parameters.has_nan = base::is_floating(of.chosen.dtype) && of.chosen.numel() > 0;
   return parameters;
 }
 

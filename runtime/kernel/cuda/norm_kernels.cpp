@@ -48,14 +48,15 @@ Made log_softmax_kernel(Workshop& workshop, Call& call, int32_t) {
 Made softmax_backward_kernel(Workshop& workshop, Call& call, int32_t) {
   const BoundTensor g = call.tensor("grad_output"), y = call.tensor("output"), to = call.output(0);
   const size_t dim = call.dim("dim", y);
-  call.require(base::is_floating(y.dtype) && base::is_floating(g.dtype) && to.dtype == g.dtype,
-               "it must be floating-point, the gradients of one type");
+  call.require(
+      base::is_floating(y.dtype) && base::is_floating(g.dtype) && base::is_floating(to.dtype),
+      "it must be floating-point");
   const native::Rows rows(call, y, dim, std::min(dim + 1, y.sizes.size()), {&g, &y, &to});
   const SoftmaxBackward parameters{g.data, y.data, to.data, row_walk_of<3>(call, rows),
                                    call.op() == "aten._log_softmax_backward_data.default"};
   if (!call.ok()) return call.made(nullptr);
-  return workshop.kernel(source_for({g.dtype, y.dtype}, "dc_softmax_gradients", "softmax.h",
-                                    "SoftmaxBackward", "softmax_gradients"),
+  return workshop.kernel(source_for({g.dtype, y.dtype, to.dtype}, "dc_softmax_gradients",
+                                    "softmax.h", "SoftmaxBackward", "softmax_gradients"),
                          blocks_for_rows(workshop, rows.count()), parameters);
 }
 

@@ -131,7 +131,7 @@ class Provider final : public KernelProvider {
         return linear_cross_entropy_kernel(*workshop_, *products_, call, instruction.stream);
       return products_->kernel(*workshop_, call, instruction.stream);
     }
-    if (native::is_operation(op)) return operator_kernel(*workshop_, call, instruction, addresses);
+    if (native::is_operation(op)) return operator_kernel(*workshop_, instruction, addresses);
     return Status(ErrorKind::Unsupported, "DC6155",
                   "this version has no kernel for GPUs of '" + op + "'; run with --device cpu");
   }

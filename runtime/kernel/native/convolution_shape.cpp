@@ -52,6 +52,10 @@ std::optional<ConvolutionShape> convolution_shape(Call& call, const BoundTensor&
   shape.strides = numbers_per_dim(call, "stride", dims - 2, 1);
   shape.padding_before = numbers_per_dim(call, "padding", dims - 2, 0);
   shape.dilations = numbers_per_dim(call, "dilation", dims - 2, 1);
+  // What a transposed convolution's image has behind the last place that a filter reaches.
+  std::vector<int64_t> beyond(dims - 2, 0);
+  if (shape.transposed && call.has_value("output_padding"))
+    beyond = numbers_per_dim(call, "output_padding", dims - 2, 0);
   call.require(fits_channels(shape, x, weight, y), "the channels do not fit");
   if (!call.ok()) return std::nullopt;
   for (size_t i = 0; i + 2 < dims; ++i) {
@@ -60,8 +64,9 @@ std::optional<ConvolutionShape> convolution_shape(Call& call, const BoundTensor&
     const int64_t reach = (weight.sizes[i + 2] - 1) * shape.dilations[i] + 1;
     const int64_t stride = shape.strides[i], padding = shape.padding_before[i];
     const int64_t steps = in + 2 * padding - reach;
-    call.require(steps >= 0 && steps / stride + 1 == out,
-                 "the sizes of the convolution's dims do not fit");
+    const bool fits = shape.transposed ? steps == (out - 1) * stride + beyond[i]
+                                       : steps >= 0 && steps / stride + 1 == out;
+    call.require(fits, "the sizes of the convolution's dims do not fit");
     shape.padding_after.push_back((out - 1) * stride + reach - in - padding);
   }
   return call.ok() ? std::optional(shape) : std::nullopt;

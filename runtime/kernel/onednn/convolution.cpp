@@ -2,7 +2,9 @@
 // from and to the plan's strides in scratch, where the primitive does not take them as they are.
 // What lies neither row by row nor with its channels innermost is copied before. Where the CPU has
 // no products of bf16, and for gradients of weights of few channels (convolution_type.h), operands
-// are widened before, and results rounded once behind.
+// are widened before, and results rounded once behind. oneDNN takes no transposed convolution whose
+// result ends a stride or more behind the last place that a filter reaches: there the input has
+// zeros behind it.
 #include "runtime/kernel/onednn/convolution.h"
 
 #include <omp.h>
@@ -93,12 +95,15 @@ struct Place {
   std::byte* in(std::byte* scratch) const { return offset < 0 ? address : scratch + offset; }
 };
 
-// An operand or a result, dense in one of the two orders.
+// An operand or a result, dense in one of the two orders, with zeros behind it where `sizes` are
+// larger than its own.
 struct Tensor {
   BoundTensor bound;
+  std::vector<int64_t> sizes;
   Desc desc;
   Place place;
 };
+enum class Role { Plain, Input, Weight };
 
 // How a primitive uses a tensor: in which layout, and whether it writes it. Without a tensor, what
 // it writes is not wanted.
@@ -157,7 +162,8 @@ class ConvolutionMaker {
     if (!check(x, weight, y)) return call_.made(nullptr);
     if (bias) check_bias(*bias, y);
     return guarded([&] {
-      const Tensor from = operand(x), weights = operand(weight, true), to = result(y);
+      const Tensor from = operand(x, Role::Input), weights = operand(weight, Role::Weight);
+      const Tensor to = result(y);
       const std::optional<Tensor> added = bias ? std::optional(operand(*bias)) : std::nullopt;
       shape_.transposed ? add_forward<true>(from, weights, added, to)
                         : add_forward<false>(from, weights, added, to);
@@ -180,12 +186,13 @@ class ConvolutionMaker {
                                      base::numel(weight.sizes.subspan(2))))
       type_ = DType::F32;
     return guarded([&] {
-      const Tensor gradient = operand(g), from = operand(x), weights = operand(weight, true);
-      const auto made = [&](const std::optional<BoundTensor>& to, bool is_weight = false) {
-        return to ? std::optional(result(*to, is_weight)) : std::nullopt;
+      const Tensor gradient = operand(g), from = operand(x, Role::Input);
+      const Tensor weights = operand(weight, Role::Weight);
+      const auto made = [&](const std::optional<BoundTensor>& to, Role role = Role::Plain) {
+        return to ? std::optional(result(*to, role)) : std::nullopt;
       };
-      const std::optional<Tensor> of_x = made(to_x), of_bias = made(to_bias);
-      const std::optional<Tensor> of_weight = made(to_weight, true);
+      const std::optional<Tensor> of_x = made(to_x, Role::Input), of_bias = made(to_bias);
+      const std::optional<Tensor> of_weight = made(to_weight, Role::Weight);
       shape_.transposed ? add_backward<true>(gradient, from, weights, of_x, of_weight, of_bias)
                         : add_backward<false>(gradient, from, weights, of_x, of_weight, of_bias);
     });
@@ -205,6 +212,10 @@ class ConvolutionMaker {
     shape_ = *shape;
     // oneDNN counts the elements that a dilation leaves out.
     for (int64_t& dilation : shape_.dilations) --dilation;
+    for (size_t i = 0; i < shape_.strides.size(); ++i) {
+      zeros_.push_back(std::max<int64_t>(-shape_.padding_after[i], 0) / shape_.strides[i]);
+      shape_.padding_after[i] += zeros_[i] * shape_.strides[i];
+    }
     type_ = multiplies_bf16() ? x.dtype : DType::F32;
     return true;
   }
@@ -214,35 +225,38 @@ class ConvolutionMaker {
                   "the bias does not fit");
   }
 
-  Desc describe(const BoundTensor& tensor, const std::vector<int64_t>& strides,
-                bool is_weight) const {
-    Layout layout{{tensor.sizes.begin(), tensor.sizes.end()}, strides};
-    if (is_weight) layout = layout_of_weight(tensor, strides, shape_);
+  Desc describe(const BoundTensor& tensor, const std::vector<int64_t>& sizes,
+                const std::vector<int64_t>& strides, Role role) const {
+    Layout layout{sizes, strides};
+    if (role == Role::Weight) layout = layout_of_weight(tensor, strides, shape_);
     return {layout.sizes, type_of(type_), layout.strides};
   }
 
   // All tensors come before the first primitive, so that their copies stay while all of them run.
-  Tensor operand(const BoundTensor& tensor, bool is_weight = false) {
-    const Tensor dense = place(tensor, is_weight);
+  Tensor operand(const BoundTensor& tensor, Role role = Role::Plain) {
+    const Tensor dense = place(tensor, role);
     if (dense.place.offset >= 0) before_.push_back(dense);
     return dense;
   }
-  Tensor result(const BoundTensor& tensor, bool is_weight = false) {
-    const Tensor dense = place(tensor, is_weight);
+  Tensor result(const BoundTensor& tensor, Role role = Role::Plain) {
+    const Tensor dense = place(tensor, role);
     if (dense.place.offset >= 0) after_.push_back(dense);
     return dense;
   }
-  Tensor place(const BoundTensor& tensor, bool is_weight) {
+  Tensor place(const BoundTensor& tensor, Role role) {
+    std::vector<int64_t> sizes(tensor.sizes.begin(), tensor.sizes.end());
+    for (size_t i = 0; role == Role::Input && i < zeros_.size(); ++i) sizes[i + 2] += zeros_[i];
+    const bool is_whole = std::ranges::equal(sizes, tensor.sizes);
     const auto strides = dense_strides_of(tensor);
-    if (strides && tensor.dtype == type_) {
+    if (strides && is_whole && tensor.dtype == type_) {
       return {tensor,
-              describe(tensor, *strides, is_weight),
+              sizes,
+              describe(tensor, sizes, *strides, role),
               {static_cast<std::byte*>(tensor.data), -1}};
     }
-    const int64_t bytes = tensor.numel() * base::byte_size(type_);
-    return {tensor,
-            describe(tensor, base::contiguous_strides(tensor.sizes), is_weight),
-            {nullptr, common_.add(bytes)}};
+    const int64_t bytes = base::numel(sizes) * base::byte_size(type_);
+    const Desc desc = describe(tensor, sizes, base::contiguous_strides(sizes), role);
+    return {tensor, std::move(sizes), desc, {nullptr, common_.add(bytes)}};
   }
 
   template <bool kTransposed>
@@ -374,10 +388,13 @@ class ConvolutionMaker {
     const bool is_measured = scratch == nullptr && scratch_bytes_ > 0;
     if (!call_.ok() || is_measured) return call_.made(nullptr);
     CopyRegions before, after;
-    for (const Tensor& tensor : before_)
-      before.copy(call_, copy_of(tensor, scratch), Region(tensor.bound));
+    for (const Tensor& tensor : before_) {
+      if (!std::ranges::equal(tensor.sizes, tensor.bound.sizes))
+        before.fill(call_, copy_of(tensor, scratch), 0.0);
+      before.copy(call_, own_part(tensor, scratch), Region(tensor.bound));
+    }
     for (const Tensor& tensor : after_)
-      after.copy(call_, Region(tensor.bound), copy_of(tensor, scratch));
+      after.copy(call_, Region(tensor.bound), own_part(tensor, scratch));
     std::vector<BoundPrimitive> primitives;
     for (const PlannedPrimitive& planned : primitives_) {
       std::vector<Port> ports;
@@ -390,12 +407,19 @@ class ConvolutionMaker {
   }
 
   Region copy_of(const Tensor& tensor, std::byte* scratch) const {
-    return Region({tensor.place.in(scratch), type_, tensor.bound.sizes,
-                   base::contiguous_strides(tensor.bound.sizes)});
+    return Region(
+        {tensor.place.in(scratch), type_, tensor.sizes, base::contiguous_strides(tensor.sizes)});
+  }
+  // Without the zeros behind it.
+  Region own_part(const Tensor& tensor, std::byte* scratch) const {
+    Region part = copy_of(tensor, scratch);
+    part.sizes.assign(tensor.bound.sizes.begin(), tensor.bound.sizes.end());
+    return part;
   }
 
   Call& call_;
   native::ConvolutionShape shape_;
+  std::vector<int64_t> zeros_;          // behind each of the input's dims
   DType type_ = DType::F32;             // that the primitives compute with
   Parts common_;                        // copies of what lies in another order
   std::vector<Tensor> before_, after_;  // whose copies are made before and after all primitives

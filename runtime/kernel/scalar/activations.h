@@ -4,7 +4,7 @@
 // GPUs, where a division and an exponential of any float take twice the instructions.
 #pragma once
 
-#include "runtime/kernel/scalar/math.h"
+#include "runtime/kernel/scalar/arithmetic.h"
 
 namespace dc::runtime::kernel::scalar {
 
@@ -94,10 +94,7 @@ struct LeakyReluBackward {
 template <typename T>
 struct Hardtanh {
   T low, high;
-  T operator()(T x) const {
-    x = x < low ? low : x;
-    return x > high ? high : x;
-  }
+  T operator()(T x) const { return clamped(x, low, high); }
 };
 template <typename T>
 struct HardtanhBackward {
@@ -144,6 +141,11 @@ struct LogSigmoidBackward {
     const T sign = x < T{} ? T{1} : T{-1}, most = x < T{} ? T{1} : T{};
     return (most - sign * (e / (T{1} + e))) * g;
   }
+};
+// The same where exp(-|x|) was not kept.
+template <typename T>
+struct LogSigmoidBackwardOfSelf {
+  T operator()(T g, T x) const { return LogSigmoidBackward<T>{}(g, x, math::exp(-fabs(x))); }
 };
 
 }  // namespace dc::runtime::kernel::scalar

@@ -199,14 +199,16 @@ struct AddQuotient {
   T operator()(T x, T y, T z) const { return x + value * y / z; }
 };
 
-// NaN stays NaN.
+// NaN stays NaN, and a bound that is NaN makes all NaN.
+template <typename T>
+inline T clamped(T x, T low, T high) {
+  x = x < low || low != low ? low : x;
+  return x > high || high != high ? high : x;
+}
 template <typename T>
 struct Clamp {
   T low, high;
-  T operator()(T x) const {
-    x = x < low ? low : x;
-    return x > high ? high : x;
-  }
+  T operator()(T x) const { return clamped(x, low, high); }
 };
 DC_BINARY(AtLeast, x > y || x != x ? x : y)
 DC_BINARY(AtMost, x < y || x != x ? x : y)

@@ -92,6 +92,14 @@ def of_one(x):
 
 def with_numbers(x, number):
     case("clamp", x, -number, number)
+    if x.is_floating_point():
+        nan = float("nan")
+        for bounds in ((nan, number), (-number, nan), (nan,), (None, nan), (nan, float("inf"))):
+            case("clamp", x, *bounds)
+        case("hardtanh", x, nan, number)
+        case("hardtanh", x, -number, nan)
+        case("clamp_min", x, nan)
+        case("clamp_max", x, nan)
     for op in ("clamp_max", "clamp_min", "add.Scalar", "sub.Scalar", "mul.Scalar", "div.Scalar", "rsub.Scalar", "floor_divide.Scalar"):
         case(op, x, number)
     for op in ("eq", "ge", "gt", "le", "lt", "ne", "bitwise_and", "bitwise_or", "bitwise_xor"):

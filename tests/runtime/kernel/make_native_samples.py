@@ -203,6 +203,10 @@ def convolutions(dtype):
     convolution(dtype, (1, 4, 5, 6, 4), (6, 4, 3, 2, 3), padding=1)
     convolution(dtype, (2, 6, 4, 5), (6, 4, 3, 3), stride=2, padding=1, output_padding=1, transposed=True)
     convolution(dtype, (2, 6, 4, 5), (6, 2, 2, 2), stride=2, groups=3, transposed=True, bias=False)
+    # Places behind those that filters reach: as many as a stride, more, and more than the padding takes away.
+    convolution(dtype, (1, 1, 5), (1, 1, 3), dilation=2, output_padding=1, transposed=True)
+    convolution(dtype, (2, 6, 2, 3), (6, 4, 2, 2), stride=2, dilation=4, padding=1, output_padding=3, transposed=True)
+    convolution(dtype, (2, 4, 3, 2), (4, 3, 1, 2), dilation=3, padding=1, output_padding=2, groups=2, transposed=True)
 
 
 def batch_norms(dtype):

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "src/ir/native_ops.h"
+
 namespace dc::ir {
 namespace {
 
@@ -66,6 +68,25 @@ TEST(AtenOps, AliasAndTraits) {
   EXPECT_FALSE(aten_info("aten.native_dropout_backward.default")->random);
   EXPECT_TRUE(aten_info("aten.nonzero.default")->data_dependent);
   EXPECT_TRUE(aten_info("aten.add_.Tensor")->mutates);
+}
+
+// Attention draws no random numbers.
+TEST(NativeOps, DependOnAttributes) {
+  const auto has_kernel = [](const std::string& op, const std::string& dropout) {
+    const std::string x = " bf16[1,2,8,16](256,128,16,1)";
+    const auto kernel =
+        base::KernelSignature::parse("aten." + op + x + x + x + " dropout_p=" + dropout +
+                                         " is_causal=1 ->" + x + " f32[1,2,8](16,8,1)",
+                                     base::Provider::Native);
+    EXPECT_TRUE(kernel.has_value()) << op;
+    return kernel && has_native_kernel(*kernel);
+  };
+  for (const char* op : {"_scaled_dot_product_flash_attention.default",
+                         "_scaled_dot_product_flash_attention_for_cpu.default"}) {
+    EXPECT_TRUE(has_kernel(op, "0")) << op;
+    EXPECT_FALSE(has_kernel(op, "0.1")) << op;
+    EXPECT_FALSE(has_kernel(op, "1")) << op;
+  }
 }
 
 }  // namespace

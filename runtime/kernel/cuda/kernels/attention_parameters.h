@@ -125,7 +125,8 @@ inline constexpr int kThreadsPerDelta = 4;
 struct TensorAttentionBackward {
   AttentionBackward all;  // its deltas are [batch, heads, padded queries]
   int padded_queries;
-  float* sums;  // of each query the logarithm of the sum to base 2; infinity hides it
+  // Of each query the logarithm of the sum, to base 2 if there is no mask; infinity hides it.
+  float* sums;
   // Each group of the heads that share keys gives a part of the gradients, [groups, batch, heads of
   // keys, keys, dim]. No parts: there is one group.
   int groups;

@@ -10,10 +10,16 @@ namespace dc::runtime::kernel::cuda {
 // All bits are ones: NaN in every floating type.
 template <typename Word>
 inline Word no_element() {
-  if constexpr (scalar::kSame<Word, Word16>) {
-    return Word16{static_cast<uint64_t>(-1), static_cast<uint64_t>(-1)};
+  if constexpr (sizeof(Word) == 1) {
+    return scalar::bit_cast<Word>(static_cast<scalar::uint8_t>(-1));
+  } else if constexpr (sizeof(Word) == 2) {
+    return scalar::bit_cast<Word>(static_cast<scalar::uint16_t>(-1));
+  } else if constexpr (sizeof(Word) == 4) {
+    return scalar::bit_cast<Word>(static_cast<scalar::uint32_t>(-1));
+  } else if constexpr (sizeof(Word) == 8) {
+    return scalar::bit_cast<Word>(static_cast<uint64_t>(-1));
   } else {
-    return static_cast<Word>(-1);
+    return Word16{static_cast<uint64_t>(-1), static_cast<uint64_t>(-1)};
   }
 }
 

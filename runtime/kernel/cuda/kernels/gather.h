@@ -1,5 +1,6 @@
 // gather, index_select, scatter and scatter_add along one dim. An index that there is not gives
-// NaN where elements are gathered, and is left out where they are scattered.
+// NaN where elements are gathered, and where they are scattered a NaN at the beginning of its line;
+// of integers it is left out there.
 #pragma once
 
 #include "runtime/kernel/cuda/kernels/copies.h"
@@ -33,12 +34,17 @@ inline void scatter_lines(const Scatter& parameters, Put put) {
        line += all_threads<int64_t>()) {
     const Places<3> at = places_of(lines.rows, line);
     const Index* indices = static_cast<const Index*>(parameters.indices) + at.at[0];
+    bool all_exist = true;
     for (int64_t k = 0; k < lines.length; ++k) {
       const int64_t index = indices[k * lines.strides[0]];
-      if (index < 0 || index >= parameters.size) continue;
+      if (index < 0 || index >= parameters.size) {
+        all_exist = false;
+        continue;
+      }
       put(to[at.at[1] + index * lines.strides[1]],
           from == nullptr ? value : from[at.at[2] + k * lines.strides[2]]);
     }
+    if (!all_exist && parameters.is_floating && parameters.size > 0) to[at.at[1]] = no_element<T>();
   }
 }
 

@@ -1,6 +1,6 @@
 // index.Tensor, index_put and index_add. Where several choices are one position, the last one
 // stays, or all are added in their order. An index that there is not gives NaN where elements are
-// read, and is left out where they are written.
+// read, and where they are written NaN at the first position; of integers it is left out there.
 #pragma once
 
 #include "runtime/kernel/cuda/kernels/copies.h"
@@ -40,7 +40,8 @@ inline void index_read(const IndexTensors& parameters) {
 
 inline void index_links(const IndexTensors& parameters) {
   find_links(parameters.links, parameters.choices.count, [&](int64_t choice) {
-    return chosen_place(parameters, places_of(parameters.choices, choice));
+    const int64_t place = chosen_place(parameters, places_of(parameters.choices, choice));
+    return place < 0 && parameters.has_nan ? 0 : place;
   });
 }
 
@@ -55,11 +56,16 @@ inline void index_write(const IndexTensors& parameters, Join join) {
     const int64_t first = i / parts;
     if (!is_first_of_key(parameters.links, first)) continue;
     const auto part = places_of(parameters.part, i - first * parts);
-    const int64_t place = chosen_place(parameters, places_of(parameters.choices, first));
+    const int64_t found = chosen_place(parameters, places_of(parameters.choices, first)),
+                  place = found < 0 ? 0 : found;
     T element = chosen[place + part.at[0]];
-    for (int64_t choice = first; choice < choices; choice = next_place(parameters.links, choice))
-      element = join(element, other[places_of(parameters.choices, choice).at[0] + part.at[1]]);
-    chosen[place + part.at[0]] = element;
+    bool all_exist = true;
+    for (int64_t choice = first; choice < choices; choice = next_place(parameters.links, choice)) {
+      const auto at = places_of(parameters.choices, choice);
+      element = join(element, other[at.at[0] + part.at[1]]);
+      all_exist = all_exist && (place > 0 || chosen_place(parameters, at) == 0);
+    }
+    chosen[place + part.at[0]] = all_exist ? element : no_element<T>();
   }
 }
 template <typename Word>

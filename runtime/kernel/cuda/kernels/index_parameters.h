@@ -51,6 +51,7 @@ struct Scatter {
   const void* from;  // null: `value`, of the type of elements
   RowWalk<3> lines;  // indices, to, from
   int64_t size;      // of the dim of `to`
+  bool is_floating;  // its elements, so that NaN may say that there is no such index
   scalar::uint64_t value;
 };
 
@@ -71,6 +72,8 @@ struct IndexTensors {
   void* other;
   int32_t* links;  // of choices (links.h); null where elements are only read
   double factor;   // of what is added
+  // `chosen` has floating elements, and one at least: NaN may say that there is no such position.
+  bool has_nan;
 };
 
 }  // namespace dc::runtime::kernel::cuda

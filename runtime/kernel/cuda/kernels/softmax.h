@@ -42,7 +42,7 @@ inline void softmax(const Softmax& parameters) {
   }
 }
 
-template <typename G, typename Y>
+template <typename G, typename Y, typename To>
 inline void softmax_gradients(const SoftmaxBackward& parameters) {
   using C = Computed<Y>;
   const RowWalk<3>& rows = parameters.rows;
@@ -50,7 +50,7 @@ inline void softmax_gradients(const SoftmaxBackward& parameters) {
     const Places<3> at = places_of(rows.rows, row);
     const G* g = static_cast<const G*>(parameters.g) + at.at[0];
     const Y* y = static_cast<const Y*>(parameters.y) + at.at[1];
-    G* to = static_cast<G*>(parameters.to) + at.at[2];
+    To* to = static_cast<To*>(parameters.to) + at.at[2];
     const auto of_g = [&](int64_t i) {
       return static_cast<C>(scalar::load(g[i * rows.strides[0]]));
     };
@@ -63,7 +63,7 @@ inline void softmax_gradients(const SoftmaxBackward& parameters) {
     for_each_in_block(rows.length, [&](int64_t i) {
       const C result = parameters.is_logarithm ? of_g(i) - scalar::math::exp(of_y(i)) * sum
                                                : (of_g(i) - sum) * of_y(i);
-      to[i * rows.strides[2]] = scalar::store<G>(result);
+      to[i * rows.strides[2]] = scalar::store<To>(result);
     });
   }
 }

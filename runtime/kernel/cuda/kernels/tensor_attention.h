@@ -4,7 +4,6 @@
 #pragma once
 
 #include "runtime/kernel/cuda/kernels/tensor_attention_blocks.h"
-#include "runtime/kernel/scalar/math.h"
 
 namespace dc::runtime::kernel::cuda {
 
@@ -23,8 +22,9 @@ struct RowSoftmax {
         sums[r][half] = 0;
       }
   }
-  // Scores become powers of 2 of what they are less than the largest one.
-  void add(Sums<kRowTiles, kColumnTiles>& scores, float factor) {
+  // Scores become powers of what they are less than the largest one.
+  template <bool kHasMask>
+  void add(Sums<kRowTiles, kColumnTiles>& scores, const TensorScores<kHasMask>& of) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll
@@ -35,15 +35,15 @@ struct RowSoftmax {
           now = fmaxf(now, fmaxf(scores[r][c][2 * half], scores[r][c][2 * half + 1]));
         now = fmaxf(now, exchange(now, 1));
         now = fmaxf(now, exchange(now, 2));
-        const float origin = now == minus_infinity<float>() ? 0.0f : now * factor;
-        less[r][half] = exp2_fast(scalar::fma(largest[r][half], factor, -origin));
+        const float origin = now == minus_infinity<float>() ? 0.0f : of.origin(now);
+        less[r][half] = of.power(largest[r][half], origin);
         largest[r][half] = now;
         float sum = 0;
 #pragma unroll
         for (int c = 0; c < kColumnTiles; ++c)
 #pragma unroll
           for (int i = 2 * half; i < 2 * half + 2; ++i) {
-            const float power = exp2_fast(scalar::fma(scores[r][c][i], factor, -origin));
+            const float power = of.power(scores[r][c][i], origin);
             scores[r][c][i] = power;
             sum += power;
           }
@@ -85,7 +85,7 @@ inline void tensor_attention(const Attention& of) {
             key_count = static_cast<int>(of.keys);
   const int64_t key_head = place.head / of.heads_per_key;
   const HeadRows<T> key(of.key, place.batch, key_head), value(of.value, place.batch, key_head);
-  const Base2Scores<kHasMask> scores_of(of, place.batch, place.head);
+  const TensorScores<kHasMask> scores_of(of, place.batch, place.head);
   const int end =
       of.is_causal && first + kShape.rows() < key_count ? first + kShape.rows() : key_count;
   const auto stage_of = [](int at) { return at / kOthers % kStages * kTileBytes; };
@@ -127,7 +127,7 @@ inline void tensor_attention(const Attention& of) {
             a = scores_of.sees(q, k) ? scores_of.score(a, q, k) : minus_infinity<float>();
             b = scores_of.sees(q, k + 1) ? scores_of.score(b, q, k + 1) : minus_infinity<float>();
           });
-    softmax.add(scores, scores_of.factor());
+    softmax.add(scores, scores_of);
   };
   const auto begin_results = [&](int at) {
     Own::begin(results, powers);
@@ -186,12 +186,12 @@ inline void tensor_attention(const Attention& of) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int64_t q = own + row_in_tile(r, half);
-      const float sum = softmax.sums[r][half],
-                  largest = softmax.largest[r][half] * scores_of.factor();
+      const float sum = softmax.sums[r][half];
       if (q < query_count)
         sums_of[place.batch * of.logsumexp.batch + place.head * of.logsumexp.head +
-                q * of.logsumexp.row] =
-            sum == 0 ? minus_infinity<float>() : largest * kLn2 + scalar::math::log(sum);
+                q * of.logsumexp.row] = sum == 0
+                                            ? minus_infinity<float>()
+                                            : scores_of.log_of_sum(softmax.largest[r][half], sum);
     }
 }
 

@@ -8,8 +8,8 @@
 
 namespace dc::runtime::kernel::cuda {
 
-// Of each query the product of its result and gradient, and its sum to base 2: what the others
-// read. Four threads take a query, 8 columns at a time; a block takes queries of one head.
+// Of each query the product of its result and gradient, and what is taken off its scores: what the
+// others read. Four threads take a query, 8 columns at a time; a block takes queries of one head.
 template <typename T>
 inline void tensor_attention_deltas(const TensorAttentionBackward& parameters) {
   struct alignas(16) Columns {
@@ -48,7 +48,8 @@ inline void tensor_attention_deltas(const TensorAttentionBackward& parameters) {
       const float logsumexp = static_cast<const float*>(
           of.logsumexp.data)[batch * of.logsumexp.batch + head * of.logsumexp.head +
                              query * of.logsumexp.row];
-      if (logsumexp != minus_infinity<float>()) sum = logsumexp * kLog2E;
+      if (logsumexp != minus_infinity<float>())
+        sum = of.mask.data != nullptr ? logsumexp : logsumexp * kLog2E;
     }
     const int64_t row =
         (static_cast<int64_t>(batch) * heads + head) * parameters.padded_queries + query;
@@ -126,7 +127,7 @@ inline void tensor_attention_key_gradients(const TensorAttentionBackward& parame
     __syncthreads();
     if (i + 1 < count) begin_tile(i + 1);
     const int at = first_query + i % per_head * kOthers, stage = i % 2;
-    const Base2Scores<kHasMask> scores_of(of, batch, first_head + i / per_head);
+    const TensorScores<kHasMask> scores_of(of, batch, first_head + i / per_head);
 #pragma unroll
     for (int step = 0; step < kOthers; step += kStep) {
       if (of.is_causal && at + step + kStep <= own) continue;
@@ -146,8 +147,8 @@ inline void tensor_attention_key_gradients(const TensorAttentionBackward& parame
       const float* const sums_now = sums_in_memory + stage * kOthers + step;
       for_each_pair<kRowTiles, kStep / 8>(scores, [&](int, int, int c, float& a, float& b) {
         const float* const sum = sums_now + column_in_tile(c);
-        a = exp2_fast(scalar::fma(a, scores_of.factor(), -sum[0]));
-        b = exp2_fast(scalar::fma(b, scores_of.factor(), -sum[1]));
+        a = scores_of.power(a, sum[0]);
+        b = scores_of.power(b, sum[1]);
       });
       Packed<kRowTiles, kStep / 8> packed, of_packed;
       pack_sums<T, kRowTiles, kStep / 8>(packed, scores);
@@ -245,7 +246,7 @@ inline void tensor_attention_query_gradients(const TensorAttentionBackward& para
       sums[r][half] = exists ? parameters.sums[from] : -minus_infinity<float>();
       deltas[r][half] = exists ? all.deltas[from] : 0.0f;
     }
-  const Base2Scores<kHasMask> scores_of(of, place.batch, place.head);
+  const TensorScores<kHasMask> scores_of(of, place.batch, place.head);
   Sums<kRowTiles, kDim / 8> of_query;
   clear_sums<kRowTiles, kDim / 8>(of_query);
   for (int at = 0; at < end; at += kOthers) {
@@ -268,8 +269,8 @@ inline void tensor_attention_query_gradients(const TensorAttentionBackward& para
               b = scores_of.sees(q, k + 1) ? scores_of.score(b, q, k + 1) : minus_infinity<float>();
             });
       for_each_pair<kRowTiles, kStep / 8>(scores, [&](int r, int half, int, float& a, float& b) {
-        a = exp2_fast(scalar::fma(a, scores_of.factor(), -sums[r][half]));
-        b = exp2_fast(scalar::fma(b, scores_of.factor(), -sums[r][half]));
+        a = scores_of.power(a, sums[r][half]);
+        b = scores_of.power(b, sums[r][half]);
       });
       for_each_pair<kRowTiles, kStep / 8>(of_scores,
                                           [&](int r, int half, int c, float& a, float& b) {

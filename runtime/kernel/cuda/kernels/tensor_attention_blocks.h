@@ -6,23 +6,35 @@
 #include "runtime/kernel/cuda/kernels/group_tiles.h"
 #include "runtime/kernel/cuda/kernels/numbers.h"
 #include "runtime/kernel/cuda/kernels/warp_tiles.h"
+#include "runtime/kernel/scalar/math.h"
 
 namespace dc::runtime::kernel::cuda {
 
 inline constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
-// From products to scores to base 2, which are factor() times what score() gives.
+// From products to scores and their powers. Without a mask a product is its own score, and a factor
+// makes it one to base 2. With one scores are to base e until the largest is taken off: to base 2
+// the lowest number of a type, by which masks hide keys, would be minus infinity.
 template <bool kHasMask>
-struct Base2Scores {
-  Base2Scores(const Attention& parameters, int64_t batch, int64_t head)
+struct TensorScores {
+  TensorScores(const Attention& parameters, int64_t batch, int64_t head)
       : of(parameters), mask(batch * parameters.mask_batch + head * parameters.mask_head) {}
-  float factor() const { return kHasMask ? 1.0f : of.scale * kLog2E; }
   float score(float product, int query, int key) const {
     if constexpr (!kHasMask) return product;
     if (query >= of.queries || key >= of.keys) return 0;
     const float added =
         number_at<float>(of.mask, mask + query * of.mask_row + key * of.mask_column);
-    return (product * of.scale + added) * kLog2E;
+    return product * of.scale + added;
+  }
+  float factor() const { return of.scale * kLog2E; }
+  // What power() takes off scores, so that this one's is 1.
+  float origin(float score) const { return kHasMask ? score : score * factor(); }
+  float power(float score, float origin) const {
+    return exp2_fast(kHasMask ? (score - origin) * kLog2E : scalar::fma(score, factor(), -origin));
+  }
+  // The logarithm of a sum of scores' powers, of which origin(largest) was taken off.
+  float log_of_sum(float largest, float sum) const {
+    return (kHasMask ? largest : largest * factor() * kLn2) + scalar::math::log(sum);
   }
   bool sees(int query, int key) const { return key < of.keys && (!of.is_causal || key <= query); }
   // Whether each of these queries sees each of these keys.

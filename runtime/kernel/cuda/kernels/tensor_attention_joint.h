@@ -237,7 +237,7 @@ inline void multiply_joint_tiles(const TensorAttentionBackward& parameters, cons
       Own::end();
     };
     const auto make_probabilities = [&](int step) {
-      const Base2Scores<kHasMask> scores_of(of, block.batch, now.head);
+      const TensorScores<kHasMask> scores_of(of, block.batch, now.head);
       const int at = now.tile * kQueries + step;
       if (kHasMask || hides_keys || (of.is_causal && own + 16 > at + 1))
         for_each_pair<1, kStep / 8>(scores, [&](int r, int half, int c, float& a, float& b) {
@@ -248,8 +248,8 @@ inline void multiply_joint_tiles(const TensorAttentionBackward& parameters, cons
       const float* const sums_now = sums_in_memory + stage * kQueries + step;
       for_each_pair<1, kStep / 8>(scores, [&](int, int, int c, float& a, float& b) {
         const float* const sum = sums_now + column_in_tile(c);
-        a = exp2_fast(scalar::fma(a, scores_of.factor(), -sum[0]));
-        b = exp2_fast(scalar::fma(b, scores_of.factor(), -sum[1]));
+        a = scores_of.power(a, sum[0]);
+        b = scores_of.power(b, sum[1]);
       });
     };
     // Their product with the gradients of results.

@@ -19,6 +19,7 @@ DC_POINTWISE(LeakyRelu, ("self"), call.scalar<T>("negative_slope", T(0.01)))
 DC_POINTWISE(LeakyReluBackward, ("grad_output", "self"), call.scalar<T>("negative_slope", T(0.01)))
 DC_POINTWISE(LogSigmoid, ("self"))
 DC_POINTWISE(LogSigmoidBackward, ("grad_output", "self", "buffer"))
+DC_POINTWISE(LogSigmoidBackwardOfSelf, ("grad_output", "self"))
 DC_POINTWISE(Relu, ("self"))
 DC_POINTWISE(SigmoidBackward, ("grad_output", "output"))
 DC_POINTWISE(Silu, ("self"))
@@ -43,6 +44,12 @@ Made log_sigmoid(Call& call) {
   if (!call.has_result(1) || call.output(1).numel() == 0) return pointwise<LogSigmoid, kReal>(call);
   return pair(call, pointwise<LogSigmoid, kReal>(call), pointwise<ExpOfMinusAbs, kReal, 1>(call));
 }
+// Elsewhere its gradient has an operand without elements, which expressions leave out.
+Made log_sigmoid_backward(Call& call) {
+  const auto buffer = call.tensor_if("buffer");
+  return buffer && buffer->numel() > 0 ? pointwise<LogSigmoidBackward, kReal>(call)
+                                       : pointwise<LogSigmoidBackwardOfSelf, kReal>(call);
+}
 
 constexpr Row kRows[] = {
     {"aten.gelu.default", gelu},
@@ -51,7 +58,7 @@ constexpr Row kRows[] = {
     {"aten.hardtanh_backward.default", pointwise<HardtanhBackward, kReal>},
     {"aten.leaky_relu.default", pointwise<LeakyRelu, kReal>},
     {"aten.leaky_relu_backward.default", pointwise<LeakyReluBackward, kReal>},
-    {"aten.log_sigmoid_backward.default", pointwise<LogSigmoidBackward, kReal>},
+    {"aten.log_sigmoid_backward.default", log_sigmoid_backward},
     {"aten.log_sigmoid_forward.default", log_sigmoid},
     {"aten.relu.default", pointwise<Relu>},
     {"aten.sigmoid_backward.default", pointwise<SigmoidBackward, kReal>},

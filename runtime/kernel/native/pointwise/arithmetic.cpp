@@ -67,7 +67,14 @@ constexpr T least() {
   using Limits = std::numeric_limits<T>;
   return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
 }
-DC_POINTWISE(Clamp, ("self"), call.scalar<T>("min", least<T>()), call.scalar<T>("max", most<T>()))
+// As in PyTorch NaN counts as no bound if there is no other one.
+template <typename T>
+T bound_of(Call& call, std::string_view name, std::string_view other, T open) {
+  const T bound = call.scalar<T>(name, open);
+  return bound != bound && !call.has_value(other) ? open : bound;
+}
+DC_POINTWISE(Clamp, ("self"), bound_of(call, "min", "max", least<T>()),
+             bound_of(call, "max", "min", most<T>()))
 
 Made divide_by_mode(Call& call) {
   const std::string mode = call.text("rounding_mode", "");

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "src/base/shape.h"
+
 namespace dc::runtime::kernel::native {
 
 ExtremeCall read_extreme(Call& call, bool has_values) {
@@ -12,7 +14,6 @@ ExtremeCall read_extreme(Call& call, bool has_values) {
   if (has_values) of.values = call.output(0);
   const bool all = !call.has_value("dim");
   const size_t dim = call.dim("dim", of.self), dims = of.self.sizes.size();
-  call.require(of.self.numel() > 0, "it has no elements");
   call.require(
       of.indices.dtype == base::DType::I64 && (!of.values || of.values->dtype == of.self.dtype),
       "a result has another element type");
@@ -37,6 +38,7 @@ ExtremeCall read_extreme(Call& call, bool has_values) {
     kept_indices.push_back(of.indices.strides[place]);
   }
   call.require(std::ranges::equal(result, of.indices.sizes), "the result has another shape");
+  call.require(base::numel(of.folded_sizes) > 0, "it has no elements to choose from");
   of.kept = Iteration(kept, std::array{kept_self, kept_values, kept_indices});
   call.require(of.kept.fits(), "its tensors have too many dims");
   return of;

@@ -24,6 +24,7 @@ struct Case {
   DType dtype = DType::F32;
   bool hides_row = false;  // the mask hides all keys of query 0
   int64_t window = 0;      // the mask hides keys that are farther back
+  bool lowest = false;     // by the lowest number in place of minus infinity
 };
 void PrintTo(const Case& c, std::ostream* stream) { *stream << c.name; }
 
@@ -60,6 +61,52 @@ const Case kCases[] = {
     {"tensor_mask_of_keys", 1, 2, 2, 20, 70, 80, false, {1, 1, 1, 70}, false, 0, DType::BF16},
     {"tensor_hidden_row", 1, 2, 2, 40, 40, 64, false, {40, 40}, false, 0, DType::BF16, true},
     {"tensor_window", 1, 2, 1, 90, 90, 16, false, {90, 90}, false, 0, DType::F16, false, 20},
+    {"lowest_row", 1, 2, 2, 9, 11, 8, false, {9, 11}, false, 0, DType::F32, true, 0, true},
+    {"tensor_lowest_row",
+     1,
+     2,
+     2,
+     40,
+     40,
+     64,
+     false,
+     {40, 40},
+     false,
+     0,
+     DType::BF16,
+     true,
+     0,
+     true},
+    {"tensor_lowest_row_48",
+     1,
+     2,
+     1,
+     40,
+     40,
+     48,
+     false,
+     {40, 40},
+     false,
+     0,
+     DType::BF16,
+     true,
+     0,
+     true},
+    {"tensor_lowest_window",
+     1,
+     2,
+     1,
+     90,
+     90,
+     64,
+     false,
+     {90, 90},
+     false,
+     0,
+     DType::BF16,
+     false,
+     20,
+     true},
 };
 
 class CudaAttention : public ::testing::TestWithParam<Case> {
@@ -89,13 +136,17 @@ class CudaAttention : public ::testing::TestWithParam<Case> {
   }
   void hide(int64_t place) {
     namespace scalar = kernel::scalar;
-    constexpr float kHidden = -std::numeric_limits<float>::infinity();
+    // The lowest of bf16 is 0xff7f.
+    const float lowest = c().dtype == DType::BF16  ? -0x1.fep127f
+                         : c().dtype == DType::F16 ? -65504.0f
+                                                   : std::numeric_limits<float>::lowest();
+    const float hidden = c().lowest ? lowest : -std::numeric_limits<float>::infinity();
     if (c().dtype == DType::BF16)
-      bench_.data<scalar::BF16>(mask_)[place] = scalar::store<scalar::BF16>(kHidden);
+      bench_.data<scalar::BF16>(mask_)[place] = scalar::store<scalar::BF16>(hidden);
     else if (c().dtype == DType::F16)
-      bench_.data<scalar::F16>(mask_)[place] = scalar::store<scalar::F16>(kHidden);
+      bench_.data<scalar::F16>(mask_)[place] = scalar::store<scalar::F16>(hidden);
     else
-      bench_.data<float>(mask_)[place] = kHidden;
+      bench_.data<float>(mask_)[place] = hidden;
   }
   plan::Instruction step(const char* op, std::vector<plan::Arg> arguments,
                          const std::vector<int32_t>& results) {

@@ -19,6 +19,7 @@ struct Case {
   int64_t batch, groups, channels, maps;  // of all groups
   std::array<int64_t, 2> image, filter, stride, padding, dilation;
   bool transposed = false, channels_last = false;
+  std::array<int64_t, 2> beyond{};  // output_padding
 };
 void PrintTo(const Case& one, std::ostream* stream) { *stream << one.name; }
 
@@ -31,6 +32,7 @@ constexpr Case kCases[] = {
     {"Pointwise", 2, 1, 20, 17, {6, 5}, {1, 1}, {2, 2}, {0, 0}, {1, 1}},
     {"ChannelsLast", 2, 1, 18, 20, {6, 5}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, false, true},
     {"Transposed", 2, 2, 36, 20, {9, 8}, {3, 2}, {2, 2}, {1, 0}, {1, 1}, true},
+    {"Beyond", 2, 1, 5, 4, {12, 7}, {3, 2}, {2, 1}, {1, 0}, {4, 2}, true, false, {3, 1}},
 };
 
 // The image, the maps and the filters between them, whichever of them an instruction makes.
@@ -38,7 +40,8 @@ class Convolved {
  public:
   Convolved(DType dtype, const Case& one) : one_(one) {
     for (size_t d = 0; d < 2; ++d)
-      out_[d] = (one.image[d] + 2 * one.padding[d] - (one.filter[d] - 1) * one.dilation[d] - 1) /
+      out_[d] = (one.image[d] - one.beyond[d] + 2 * one.padding[d] -
+                 (one.filter[d] - 1) * one.dilation[d] - 1) /
                     one.stride[d] +
                 1;
     const Sizes of_image = {one.batch, one.channels, one.image[0], one.image[1]},
@@ -63,9 +66,9 @@ class Convolved {
     const auto list = [](const std::array<int64_t, 2>& values) {
       return std::vector<int64_t>(values.begin(), values.end());
     };
-    return {list_arg("stride", list(one_.stride)), list_arg("padding", list(one_.padding)),
-            list_arg("dilation", list(one_.dilation)), int_arg("transposed", one_.transposed),
-            int_arg("groups", one_.groups)};
+    return {list_arg("stride", list(one_.stride)),         list_arg("padding", list(one_.padding)),
+            list_arg("dilation", list(one_.dilation)),     int_arg("transposed", one_.transposed),
+            list_arg("output_padding", list(one_.beyond)), int_arg("groups", one_.groups)};
   }
 
   // f(place in the image, place in the maps, place in the filters) for every product.

@@ -144,5 +144,80 @@ TEST(CudaScatter, OfEqualIndicesGivesTheBitsOfTheCpu) {
   }
 }
 
+// Of floats the line, or the tensor, begins with NaN, which is seen; of integers nothing is
+// written.
+template <typename T>
+class NoSuchIndex {
+ public:
+  explicit NoSuchIndex(DType dtype) : dtype_(dtype) {}
+
+  void expect(int64_t bad, bool is_last) {
+    SCOPED_TRACE(std::to_string(bad) + (is_last ? " last" : " first"));
+    const auto with = [&](int64_t good) {
+      return is_last ? std::vector{good, bad} : std::vector{bad, good};
+    };
+    const int32_t src = bench_.filled<T>(dtype_, {2, 2}, {10, 10, 30, 40}),
+                  more = bench_.filled<T>(dtype_, {2, 3}, {10, 20, 30, 10, 20, 30});
+    std::vector<int64_t> of_lines = with(0);
+    of_lines.insert(of_lines.end(), {1, 0});
+    const int32_t lines = bench_.filled(DType::I64, {2, 2}, of_lines);
+    const std::vector<plan::Arg> scattered = {int_arg("dim", 1), tensor_arg(lines, "index"),
+                                              tensor_arg(src, "src")};
+    expect("aten.scatter.src", scattered, {10, 2, 3, 40, 30, 6}, 1);
+    expect("aten.scatter_add.default", scattered, {11, 2, 3, 44, 35, 6}, 1);
+    for (const int64_t row : {0, 1}) {
+      const int32_t rows = bench_.filled(DType::I64, {2}, with(row));
+      plan::Arg indices;
+      indices.name = "indices";
+      indices.kind = plan::ArgKind::Tensors;
+      indices.ints = {rows};
+      std::vector<T> put = kBefore, added = kBefore;
+      for (size_t i = 0; i < 3; ++i) {
+        T& element = put[static_cast<size_t>(row) * 3 + i];
+        element = static_cast<T>(10 * (i + 1));
+        added[static_cast<size_t>(row) * 3 + i] += element;
+      }
+      for (const bool adds : {false, true})
+        expect("aten.index_put.default",
+               {indices, tensor_arg(more, "values"), int_arg("accumulate", adds ? 1 : 0)},
+               adds ? added : put, 3);
+      expect("aten.index_add.default",
+             {int_arg("dim", 0), tensor_arg(rows, "index"), tensor_arg(more, "source")}, added, 3);
+    }
+  }
+
+ private:
+  const std::vector<T> kBefore = {1, 2, 3, 4, 5, 6};
+
+  // `nans`: how many elements of floats are NaN, from the first on.
+  void expect(const char* op, std::vector<plan::Arg> arguments, const std::vector<T>& wanted,
+              size_t nans) {
+    SCOPED_TRACE(op);
+    const int32_t self = bench_.filled<T>(dtype_, {2, 3}, kBefore),
+                  to = bench_.tensor(dtype_, {2, 3});
+    arguments.push_back(tensor_arg(self, "self"));
+    const auto memory = after_on_gpu(bench_, instruction(op, std::move(arguments), {to}));
+    const std::vector<double> got = elements_of(bench_, memory, to);
+    for (size_t i = 0; i < got.size(); ++i) {
+      if (base::is_floating(dtype_) && i < nans)
+        EXPECT_TRUE(std::isnan(got[i])) << "element " << i << " is " << got[i];
+      else
+        EXPECT_EQ(got[i], static_cast<double>(wanted[i])) << "element " << i;
+    }
+  }
+
+  DType dtype_;
+  KernelBench bench_;
+};
+TEST(CudaScatter, ByAnIndexThatThereIsNotIsSeen) {
+  for (const bool is_last : {false, true}) {
+    for (const int64_t bad : {int64_t{3}, int64_t{-4}, int64_t{1} << 40}) {
+      NoSuchIndex<float>(DType::F32).expect(bad, is_last);
+      NoSuchIndex<double>(DType::F64).expect(bad, is_last);
+      NoSuchIndex<int64_t>(DType::I64).expect(bad, is_last);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace dc::runtime

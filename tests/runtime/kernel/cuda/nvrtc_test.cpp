@@ -161,7 +161,7 @@ TEST_P(NvrtcCompiles, KernelsOfTheModel) {
       {"softmax.h", "Softmax", "softmax<float, float>"},
       {"softmax.h", "Softmax", "softmax<scalar::BF16, float>"},
       {"softmax.h", "Softmax", "softmax<double, double>"},
-      {"softmax.h", "SoftmaxBackward", "softmax_gradients<scalar::BF16, float>"},
+      {"softmax.h", "SoftmaxBackward", "softmax_gradients<scalar::BF16, float, scalar::F16>"},
       {"norms.h", "Norm", "norm_rows<float>"},
       {"norms.h", "Norm", "norm_rows<scalar::BF16>"},
       {"norms.h", "Norm", "norm_gradients<double>"},
