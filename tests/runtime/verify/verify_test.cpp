@@ -225,7 +225,7 @@ const std::vector<Mutation>& mutations() {
       {"read_after_death", "DC3212", [](Plan& p) { slice_of(p, kWhole).last = 0; }, "outside the live range"},
       {"write_before_birth", "DC3212", [](Plan& p) { slice_of(p, kWhole).first = 1; }, "instruction 0 (all_gather)"},
       {"read_before_write", "DC3213", [](Plan& p) { at(p, kGather) = native("dc.zero", {kMoment1}, {}, {kMoment1}); }, "reads tensor %10 (w) before anything wrote it"},
-      {"update_before_write", "DC3213", [](Plan& p) { at(p, kGather) = native("dc.accumulate", {kWhole, kWhole}, {kWhole}, {kWhole}); }, "reads tensor %10 (w) before anything wrote it"},
+      {"update_before_write", "DC3213", [](Plan& p) { at(p, kGather) = native("dc.accumulate", {kWhole, kMoment1}, {kWhole, kMoment1}, {kWhole}); }, "reads tensor %10 (w) before anything wrote it"},
       {"read_of_unfilled_persistent", "DC3213", [](Plan& p) { p.inputs.clear(); }, "(x)"},
       {"wait_without_signal", "DC3219", [](Plan& p) { std::swap(at(p, kSignalReduce), at(p, kWaitReduce)); }, "nothing before it signals"},
       {"wait_for_other_event", "DC3219", [](Plan& p) { p.events = 3; at(p, kWaitReduce).event = 2; }, "event 2"},

@@ -357,7 +357,7 @@ TEST_F(Profiled, AnUpdateOnTheHost) {
 // A profile of one plan has its collectives alone: none is all latency.
 TEST_F(Profiled, LatencyWhereNoCollectiveIsSmall) {
   profile_.measurements.collectives = {{"all_gather", 2, 50'000'000, taking(12'000'000)}};
-  const Nanos fallback = table_.latency(Collective::AllGather, 2);
+  const base::Nanos fallback = table_.latency(Collective::AllGather, 2);
   EXPECT_EQ(ProfiledCost(profile_, table_).latency(Collective::AllGather, 2), fallback);
   profile_.measurements.collectives.push_back({"all_gather", 2, 100'000'000, taking(23'000'000)});
   EXPECT_EQ(ProfiledCost(profile_, table_).latency(Collective::AllGather, 2).v, 1'000'000);
