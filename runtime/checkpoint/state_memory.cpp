@@ -21,8 +21,7 @@ Status StateMemory::read(int32_t tensor, int64_t first, int64_t count, std::byte
   if (is_on_disk(tensor)) {
     return disk_->read_part(tensor, first * bytes, {out, static_cast<size_t>(count * bytes)});
   }
-  kernel::download_elements(*device_, bind_(tensor), first, count, out);
-  return base::ok_status();
+  return kernel::download_elements(*device_, bind_(tensor), first, count, out);
 }
 
 Status StateMemory::write(int32_t tensor, int64_t first, int64_t count,
@@ -31,8 +30,7 @@ Status StateMemory::write(int32_t tensor, int64_t first, int64_t count,
   if (is_on_disk(tensor)) {
     return disk_->write_part(tensor, first * bytes, {from, static_cast<size_t>(count * bytes)});
   }
-  kernel::upload_elements(*device_, bind_(tensor), first, count, from);
-  return base::ok_status();
+  return kernel::upload_elements(*device_, bind_(tensor), first, count, from);
 }
 
 }  // namespace dc::runtime::checkpoint

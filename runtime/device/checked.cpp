@@ -126,11 +126,13 @@ class CheckedDevice final : public Device {
     return std::unique_ptr<DeviceMemory>(std::make_unique<HostMemory>(std::move(mapping)));
   }
 
-  void upload(std::byte* to, std::span<const std::byte> from) override {
+  Status upload(std::byte* to, std::span<const std::byte> from) override {
     if (!from.empty()) std::memcpy(window_.resolve(to), from.data(), from.size());
+    return base::ok_status();
   }
-  void download(std::span<std::byte> to, const std::byte* from) override {
+  Status download(std::span<std::byte> to, const std::byte* from) override {
     if (!to.empty()) std::memcpy(to.data(), window_.resolve(from), to.size());
+    return base::ok_status();
   }
 
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<HostStream>(window_); }

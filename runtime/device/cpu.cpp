@@ -33,11 +33,13 @@ class CpuDevice final : public Device {
   }
   Memory allocate_host(int64_t bytes) override { return hold(Mapping::committed(bytes)); }
 
-  void upload(std::byte* to, std::span<const std::byte> from) override {
+  base::Status upload(std::byte* to, std::span<const std::byte> from) override {
     if (!from.empty()) std::memcpy(to, from.data(), from.size());
+    return base::ok_status();
   }
-  void download(std::span<std::byte> to, const std::byte* from) override {
+  base::Status download(std::span<std::byte> to, const std::byte* from) override {
     if (!to.empty()) std::memcpy(to.data(), from, to.size());
+    return base::ok_status();
   }
 
   std::unique_ptr<Stream> make_stream() override {

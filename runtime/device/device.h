@@ -37,9 +37,10 @@ class Device {
   virtual base::Result<std::unique_ptr<DeviceMemory>> allocate_host(int64_t bytes) = 0;
 
   // Between the host's own memory and device or host memory of this device. They return when the
-  // bytes are there, and are for times when no stream uses those bytes.
-  virtual void upload(std::byte* to, std::span<const std::byte> from) = 0;
-  virtual void download(std::span<std::byte> to, const std::byte* from) = 0;
+  // bytes are there, and are for times when no stream uses those bytes. Unavailable (69): the
+  // device failed, now or before, and the bytes are not there.
+  virtual base::Status upload(std::byte* to, std::span<const std::byte> from) = 0;
+  virtual base::Status download(std::span<std::byte> to, const std::byte* from) = 0;
 
   virtual std::unique_ptr<Stream> make_stream() = 0;
   virtual std::unique_ptr<Event> make_event() = 0;

@@ -15,34 +15,34 @@ int64_t extent_bytes(const BoundTensor& tensor) {
 
 }  // namespace
 
-void upload_elements(device::Device& device, const BoundTensor& tensor, int64_t first,
-                     int64_t count, const std::byte* from) {
+base::Status upload_elements(device::Device& device, const BoundTensor& tensor, int64_t first,
+                             int64_t count, const std::byte* from) {
   const ElementWalk walk(tensor.sizes, tensor.strides);
   const int64_t bytes = base::byte_size(tensor.dtype);
   auto* data = static_cast<std::byte*>(tensor.data);
   if (walk.contiguous()) {
-    device.upload(data + first * bytes, {from, static_cast<size_t>(count * bytes)});
-    return;
+    return device.upload(data + first * bytes, {from, static_cast<size_t>(count * bytes)});
   }
   for (int64_t i = 0; i < count; ++i) {
-    device.upload(data + walk.offset(first + i) * bytes,
-                  {from + i * bytes, static_cast<size_t>(bytes)});
+    DC_RETURN_IF_ERROR(device.upload(data + walk.offset(first + i) * bytes,
+                                     {from + i * bytes, static_cast<size_t>(bytes)}));
   }
+  return base::ok_status();
 }
 
-void download_elements(device::Device& device, const BoundTensor& tensor, int64_t first,
-                       int64_t count, std::byte* out) {
+base::Status download_elements(device::Device& device, const BoundTensor& tensor, int64_t first,
+                               int64_t count, std::byte* out) {
   const ElementWalk walk(tensor.sizes, tensor.strides);
   const int64_t bytes = base::byte_size(tensor.dtype);
   const auto* data = static_cast<const std::byte*>(tensor.data);
   if (walk.contiguous()) {
-    device.download({out, static_cast<size_t>(count * bytes)}, data + first * bytes);
-    return;
+    return device.download({out, static_cast<size_t>(count * bytes)}, data + first * bytes);
   }
   for (int64_t i = 0; i < count; ++i) {
-    device.download({out + i * bytes, static_cast<size_t>(bytes)},
-                    data + walk.offset(first + i) * bytes);
+    DC_RETURN_IF_ERROR(device.download({out + i * bytes, static_cast<size_t>(bytes)},
+                                       data + walk.offset(first + i) * bytes));
   }
+  return base::ok_status();
 }
 
 HostCopy::HostCopy(device::Device& device, const BoundTensor& tensor)
@@ -71,12 +71,12 @@ base::Result<HostCopy> HostCopy::for_streams(device::Device& device, const Bound
   return HostCopy(device, tensor, std::move(memory));
 }
 
-void HostCopy::upload(int64_t first, int64_t bytes) const {
-  device_->upload(there_ + first, {here() + first, static_cast<size_t>(bytes)});
+base::Status HostCopy::upload() const {
+  return device_->upload(there_, {here(), static_cast<size_t>(bytes_)});
 }
 
-void HostCopy::download(int64_t first, int64_t bytes) {
-  device_->download({here() + first, static_cast<size_t>(bytes)}, there_ + first);
+base::Status HostCopy::download() {
+  return device_->download({here(), static_cast<size_t>(bytes_)}, there_);
 }
 
 void HostCopy::upload(device::Stream& stream, int64_t first, int64_t bytes) const {

@@ -12,11 +12,12 @@
 namespace dc::runtime::kernel {
 
 // Copies elements [first, first + count) of the tensor. At `from` or `out` they are contiguous and
-// in the tensor's dtype. Call it only while no stream uses these elements.
-void upload_elements(device::Device& device, const BoundTensor& tensor, int64_t first,
-                     int64_t count, const std::byte* from);
-void download_elements(device::Device& device, const BoundTensor& tensor, int64_t first,
-                       int64_t count, std::byte* out);
+// in the tensor's dtype. Call it only while no stream uses these elements. Unavailable (69), as
+// Device::upload and download.
+base::Status upload_elements(device::Device& device, const BoundTensor& tensor, int64_t first,
+                             int64_t count, const std::byte* from);
+base::Status download_elements(device::Device& device, const BoundTensor& tensor, int64_t first,
+                               int64_t count, std::byte* out);
 
 // The host's own copy of a tensor, with its shape and strides. Sizes and strides must outlive it.
 class HostCopy {
@@ -32,13 +33,11 @@ class HostCopy {
   T* as() const {
     return static_cast<T*>(host_.data);
   }
-  void upload() const { upload(0, bytes()); }
-  void download() { download(0, bytes()); }
-  // A range of its bytes.
-  void upload(int64_t first, int64_t bytes) const;
-  void download(int64_t first, int64_t bytes);
-  // By streams, if it is for them: the host leaves these bytes alone until the stream has come
-  // there.
+  // Unavailable (69), as Device::upload and download.
+  base::Status upload() const;
+  base::Status download();
+  // A range of its bytes by streams, if it is for them: the host leaves these bytes alone until the
+  // stream has come there.
   void upload(device::Stream& stream, int64_t first, int64_t bytes) const;
   void download(device::Stream& stream, int64_t first, int64_t bytes) const;
   int64_t bytes() const { return bytes_; }

@@ -45,12 +45,12 @@ double initial_value(const plan::Initializer& initializer, int64_t index) {
   return 0;
 }
 
-void fill_state(const plan::Plan& plan, const exec::Executor& executor) {
+Status fill_state(const plan::Plan& plan, const exec::Executor& executor) {
   for (const plan::StateEntry& entry : plan.state) {
     const kernel::BoundTensor target = executor.tensor(entry.tensor);
     if (entry.source == plan::StateSource::Data) {
-      executor.device().upload(static_cast<std::byte*>(target.data),
-                               std::as_bytes(std::span(entry.data)));
+      DC_RETURN_IF_ERROR(executor.device().upload(static_cast<std::byte*>(target.data),
+                                                  std::as_bytes(std::span(entry.data))));
       continue;
     }
     if (entry.parameter < 0 && entry.buffer < 0) continue;  // starts as zeros
@@ -64,14 +64,15 @@ void fill_state(const plan::Plan& plan, const exec::Executor& executor) {
     for (int64_t i = 0; i < target.numel(); ++i) {
       store(copy.tensor(), i, initial_value(initializer, i));
     }
-    copy.upload();
+    DC_RETURN_IF_ERROR(copy.upload());
   }
+  return base::ok_status();
 }
 
 // Every input within its range; integers walk through it. Hyperparameters are those of a step of
 // `ranks`, whose gradients are scaled if there are several.
-void fill_inputs(const plan::Plan& plan, const std::vector<plan::Input>& inputs,
-                 const exec::Executor& executor, int ranks) {
+Status fill_inputs(const plan::Plan& plan, const std::vector<plan::Input>& inputs,
+                   const exec::Executor& executor, int ranks) {
   for (const plan::Input& input : inputs) {
     const kernel::HostCopy copy(executor.device(), executor.tensor(input.tensor));
     const kernel::BoundTensor& tensor = copy.tensor();
@@ -85,7 +86,7 @@ void fill_inputs(const plan::Plan& plan, const std::vector<plan::Input>& inputs,
         value = 1;
       store(tensor, i, value);
     }
-    copy.upload();
+    DC_RETURN_IF_ERROR(copy.upload());
   }
   const kernel::HostCopy copy(executor.device(), executor.tensor(plan.hyperparameters));
   auto* hyperparameters = copy.as<double>();
@@ -101,7 +102,7 @@ void fill_inputs(const plan::Plan& plan, const std::vector<plan::Input>& inputs,
     group[base::kGroupBeta2] = 0.999;
     group[base::kGroupEps] = 1e-8;
   }
-  copy.upload();
+  return copy.upload();
 }
 
 Status first_failure(const Status& mine, comm::Communicator& control) {
@@ -158,9 +159,9 @@ void take_off(Samples& samples, int64_t program_ns) {
 Result<Samples> replay(const plan::Plan& plan, const Timed& timed, exec::Executor& executor,
                        int ranks, const TimingOptions& options, const Progress& progress) {
   Samples samples(plan.programs[static_cast<size_t>(timed.program)].instructions.size());
-  const auto once = [&] {
+  const auto once = [&]() -> Result<std::vector<int64_t>> {
     // An input's slice may be reused within the step.
-    fill_inputs(plan, *timed.inputs, executor, ranks);
+    DC_RETURN_IF_ERROR(fill_inputs(plan, *timed.inputs, executor, ranks));
     return executor.time(timed.program);
   };
   for (const int64_t begin = exec::TraceRecorder::now();
@@ -175,7 +176,7 @@ Result<Samples> replay(const plan::Plan& plan, const Timed& timed, exec::Executo
   if (executor.device().kind() == base::DeviceKind::Cuda) {
     std::vector<int64_t> whole;
     for (int round = 0; round < options.repeats; ++round) {
-      fill_inputs(plan, *timed.inputs, executor, ranks);
+      DC_RETURN_IF_ERROR(fill_inputs(plan, *timed.inputs, executor, ranks));
       DC_ASSIGN_OR_RETURN(whole.emplace_back(), executor.time_program(timed.program));
     }
     take_off(samples, median_of(whole));
@@ -198,8 +199,7 @@ Status prepare(const plan::Plan& plan, comm::ProcessGroup& ranks, Alone& alone) 
   DC_ASSIGN_OR_RETURN(alone.job, comm::connect(comm::LaunchInfo{}, single));
   DC_ASSIGN_OR_RETURN(const comm::Slab slab, alone.job->allocate(plan.arena_bytes[0]));
   DC_ASSIGN_OR_RETURN(alone.executor, exec::Executor::prepare(plan, *alone.job, slab, options));
-  fill_state(plan, *alone.executor);
-  return {};
+  return fill_state(plan, *alone.executor);
 }
 
 Status no_kernels(const plan::Plan& plan) {

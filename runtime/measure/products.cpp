@@ -78,7 +78,7 @@ class KernelProduct final : public Product {
   static Result<std::unique_ptr<KernelProduct>> make(device::Device& device, int64_t size) {
     auto made = std::unique_ptr<KernelProduct>(new KernelProduct(device, size));
     DC_ASSIGN_OR_RETURN(made->memory_, device.allocate(made->plan_.arena_bytes[0]));
-    made->fill(device);
+    DC_RETURN_IF_ERROR(made->fill(device));
     DC_ASSIGN_OR_RETURN(
         made->kernel_,
         made->provider_->prepare(made->plan_.programs[0].instructions[0],
@@ -92,12 +92,12 @@ class KernelProduct final : public Product {
       : plan_(plan_of_product(size)), provider_(kernel::make_provider(device)) {}
 
   // Zeros would take less power, and so leave a GPU faster than a step does.
-  void fill(device::Device& device) const {
+  Status fill(device::Device& device) const {
     const DType dtype = plan_.tensors[0].dtype;
     std::vector<std::byte> values(static_cast<size_t>(plan_.slices[2].offset));
     for (int64_t i = 0; i < plan_.slices[2].offset / base::byte_size(dtype); ++i)
       kernel::store_real(dtype, values.data() + i * base::byte_size(dtype), pseudo_random(i));
-    device.upload(memory_->base(), values);
+    return device.upload(memory_->base(), values);
   }
 
   plan::Plan plan_;

@@ -72,14 +72,13 @@ Status Evaluation::run_round(int64_t micro_batch, Copies& copies, exec::Executor
     result.problem = comm::agree(control, std::move(read), "reading its evaluation data");
     return base::ok_status();
   }
-  for (const kernel::HostCopy& input : copies.inputs) input.upload();
+  for (const kernel::HostCopy& input : copies.inputs) DC_RETURN_IF_ERROR(input.upload());
   *copies.loss_sum.as<double>() = 0;
-  copies.loss_sum.upload();
+  DC_RETURN_IF_ERROR(copies.loss_sum.upload());
   for (const plan::ProgramRun& run : variant_.step) {
     for (int32_t i = 0; i < run.repeat; ++i) DC_RETURN_IF_ERROR(executor.run(run.program));
   }
-  copies.loss_sum.download();
-  return base::ok_status();
+  return copies.loss_sum.download();
 }
 
 Result<double> Evaluation::mean(const std::vector<double>& mine,

@@ -67,13 +67,14 @@ Status GradientDump::write(const exec::Executor& executor, const Entry& entry, i
   const int64_t bytes = base::byte_size(gradient.dtype);
   constexpr int64_t kChunk = checkpoint::StateMemory::kChunkElements;
   kernel::HostCopy hyperparameters(executor.device(), executor.tensor(hyperparameters_));
-  hyperparameters.download();
+  DC_RETURN_IF_ERROR(hyperparameters.download());
   const auto scale = static_cast<float>(hyperparameters.as<double>()[base::kHyperGradScale]);
   std::vector<std::byte> chunk(static_cast<size_t>(std::min(range.count, kChunk) * bytes));
   std::vector<float> rounded(static_cast<size_t>(std::min(range.count, kChunk)));
   for (int64_t done = 0; done < range.count; done += kChunk) {
     const int64_t count = std::min(kChunk, range.count - done);
-    kernel::download_elements(executor.device(), gradient, from + done, count, chunk.data());
+    DC_RETURN_IF_ERROR(
+        kernel::download_elements(executor.device(), gradient, from + done, count, chunk.data()));
     kernel::convert(gradient.dtype, chunk.data(), base::DType::F32, base::DType::F32,
                     rounded.data(), count);
     for (float& element : std::span(rounded.data(), static_cast<size_t>(count))) element *= scale;

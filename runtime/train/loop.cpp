@@ -196,10 +196,11 @@ const double* Loop::table_row(int64_t rank) const {
   return copies_.table.as<double>() + rank * columns_;
 }
 
-std::string Loop::culprit() {
-  copies_.table.download();
+Result<std::string> Loop::culprit() {
+  DC_RETURN_IF_ERROR(copies_.table.download());
   for (int64_t rank = 0; rank < plan_->world(); ++rank) {
-    if (!std::isfinite(table_row(rank)[trainable_ + base::kTableLoss])) return "the loss";
+    if (!std::isfinite(table_row(rank)[trainable_ + base::kTableLoss]))
+      return std::string("the loss");
   }
   for (const plan::Parameter& parameter : plan_->parameters) {
     if (parameter.trainable_index < 0) continue;
@@ -208,7 +209,7 @@ std::string Loop::culprit() {
       return "the gradient of '" + parameter.fqn + "'";
     }
   }
-  return "the gradient norm";
+  return std::string("the gradient norm");
 }
 
 // Where ranks decide for themselves, before the norm, a range may be finite although another is
@@ -222,9 +223,9 @@ bool Loop::updated_in_part(const plan::Parameter& parameter) const {
   return one_may && plan_->updates_by_range;
 }
 
-std::vector<std::string> Loop::updated() {
-  copies_.scalars->download();
-  copies_.table.download();
+Result<std::vector<std::string>> Loop::updated() {
+  DC_RETURN_IF_ERROR(copies_.scalars->download());
+  DC_RETURN_IF_ERROR(copies_.table.download());
   const auto* scalars = copies_.scalars->as<double>();
   std::vector<std::string> names;
   for (const plan::Parameter& parameter : plan_->parameters) {

@@ -42,11 +42,11 @@ class Loop {
   StepResult result() const;  // of the last step
 
   // After a step that was not finite: "loss", or the first parameter in signature order whose
-  // gradient is not. Equal on all ranks.
-  std::string culprit();
+  // gradient is not. Equal on all ranks. Unavailable (69): the device failed.
+  base::Result<std::string> culprit();
   // The parameters that were updated all the same, with " (in part)" where some ranks updated their
-  // ranges; empty when nothing was applied.
-  std::vector<std::string> updated();
+  // ranges; empty when nothing was applied. Unavailable (69): the device failed.
+  base::Result<std::vector<std::string>> updated();
 
  private:
   // The host's copies of the tensors that host and update talk through.

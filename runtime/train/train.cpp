@@ -488,8 +488,8 @@ class Session {
   static double milliseconds(int64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e6; }
 
   Status not_finite(Loop& loop, int64_t step) {
-    const std::string what = loop.culprit();
-    const std::vector<std::string> updated = loop.updated();
+    DC_ASSIGN_OR_RETURN(const std::string what, loop.culprit());
+    DC_ASSIGN_OR_RETURN(const std::vector<std::string> updated, loop.updated());
     const std::string number = std::to_string(step + 1);
     DC_RETURN_IF_ERROR(executor_->finish());
     DC_ASSIGN_OR_RETURN(const Saved saved, saving_->finish(step, data_->position(step), updated));

@@ -125,6 +125,14 @@ class CudaTimestamp final : public Timestamp {
   int created_ = cuda::kSuccess;
 };
 
+// What a failed call says.
+Status gpu_failure(const cuda::Driver& driver, int result, std::string_view what) {
+  const bool memory = result == cuda::kOutOfMemory;
+  return Status(memory ? ErrorKind::OutOfMemory : ErrorKind::Unavailable, "DC6143",
+                std::string(what) + " failed on the GPU: " + driver.explain(result) +
+                    "; look for its cause in the kernel's log (Xid), and run again");
+}
+
 std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
@@ -158,10 +166,7 @@ CudaStream::~CudaStream() {
 
 void CudaStream::check(int result, std::string_view what) {
   if (result == cuda::kSuccess || !failed_.ok()) return;
-  const bool memory = result == cuda::kOutOfMemory;
-  failed_ = Status(memory ? ErrorKind::OutOfMemory : ErrorKind::Unavailable, "DC6143",
-                   std::string(what) + " failed on the GPU: " + driver_.explain(result) +
-                       "; look for its cause in the kernel's log (Xid), and run again");
+  failed_ = gpu_failure(driver_, result, what);
 }
 
 // Pieces no longer than the distance do not overlap; they go from the end that is read first.
@@ -271,17 +276,19 @@ Memory CudaDevice::allocate_host(int64_t bytes) {
                     "); compile with less --offload-memory");
 }
 
-void CudaDevice::upload(std::byte* to, std::span<const std::byte> from) {
-  if (from.empty()) return;
+Status CudaDevice::upload(std::byte* to, std::span<const std::byte> from) {
+  if (from.empty()) return base::ok_status();
   use();
-  (void)driver_.copy(address_of(to), address_of(from.data()), from.size());
-  (void)finish();
+  int failed = driver_.copy(address_of(to), address_of(from.data()), from.size());
+  if (failed == cuda::kSuccess) failed = finish();
+  return failed == cuda::kSuccess ? base::ok_status() : gpu_failure(driver_, failed, "an upload");
 }
 
-void CudaDevice::download(std::span<std::byte> to, const std::byte* from) {
-  if (to.empty()) return;
+Status CudaDevice::download(std::span<std::byte> to, const std::byte* from) {
+  if (to.empty()) return base::ok_status();
   use();
-  (void)driver_.copy(address_of(to.data()), address_of(from), to.size());
+  const int failed = driver_.copy(address_of(to.data()), address_of(from), to.size());
+  return failed == cuda::kSuccess ? base::ok_status() : gpu_failure(driver_, failed, "a download");
 }
 
 std::unique_ptr<Stream> CudaDevice::make_stream() {

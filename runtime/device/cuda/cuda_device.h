@@ -65,8 +65,8 @@ class CudaDevice final : public Device {
   // Unsupported (81): memory of a GPU is not made of a host's descriptor.
   base::Result<std::unique_ptr<DeviceMemory>> map_shared(int descriptor, int64_t bytes) override;
   base::Result<std::unique_ptr<DeviceMemory>> allocate_host(int64_t bytes) override;
-  void upload(std::byte* to, std::span<const std::byte> from) override;
-  void download(std::span<std::byte> to, const std::byte* from) override;
+  base::Status upload(std::byte* to, std::span<const std::byte> from) override;
+  base::Status download(std::span<std::byte> to, const std::byte* from) override;
   std::unique_ptr<Stream> make_stream() override;
   std::unique_ptr<Event> make_event() override;
   std::unique_ptr<Timestamp> make_timestamp() override;

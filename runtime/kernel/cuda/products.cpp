@@ -255,7 +255,7 @@ Result<std::byte*> Products::address_table(std::span<void* const> addresses) {
     table_used_ = 0;
   }
   std::byte* const table = tables_.back()->base() + table_used_;
-  device_.upload(table, std::as_bytes(addresses));
+  DC_RETURN_IF_ERROR(device_.upload(table, std::as_bytes(addresses)));
   table_used_ += bytes;
   return table;
 }

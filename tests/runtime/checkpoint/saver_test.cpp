@@ -283,6 +283,53 @@ TEST(Saver, AFailureOfOneRankIsOneOfAll) {
   }
 }
 
+// The CPU, from which nothing can be read.
+class SilentDevice final : public device::Device {
+ public:
+  using Memory = base::Result<std::unique_ptr<device::DeviceMemory>>;
+  base::DeviceKind kind() const override { return cpu_.kind(); }
+  Memory allocate(int64_t bytes) override { return cpu_.allocate(bytes); }
+  Memory map_shared(int descriptor, int64_t bytes) override {
+    return cpu_.map_shared(descriptor, bytes);
+  }
+  Memory allocate_host(int64_t bytes) override { return cpu_.allocate_host(bytes); }
+  Status upload(std::byte* to, std::span<const std::byte> from) override {
+    return cpu_.upload(to, from);
+  }
+  Status download(std::span<std::byte>, const std::byte*) override {
+    return Status(base::ErrorKind::Unavailable, "DC6143", "a download failed");
+  }
+  std::unique_ptr<device::Stream> make_stream() override { return cpu_.make_stream(); }
+  std::unique_ptr<device::Event> make_event() override { return cpu_.make_event(); }
+  std::unique_ptr<device::Timestamp> make_timestamp() override { return cpu_.make_timestamp(); }
+
+ private:
+  device::Device& cpu_ = device::cpu_device();
+};
+
+TEST(Saver, WhatTheDeviceDoesNotGiveIsNotSaved) {
+  for (const bool copies : {false, true}) {
+    const ScratchFolder scratch;
+    const StatePlan made(2, 3);
+    fs::create_directories(scratch / "c");
+    on_ranks(2, {}, [&](comm::ProcessGroup& job, int rank) {
+      SilentDevice silent;
+      RankState state(made.plan);
+      state.fill(*checkpoint::parts_to_load(made.plan, rank));
+      auto saver = checkpoint::CheckpointSaver::create(
+          {scratch / "c", 0, copies}, made.plan, rank == 1 ? state.memory(silent) : state.memory(),
+          job.control());
+      ASSERT_TRUE(saver.ok()) << saver.status().to_string();
+      DC_ASSERT_OK((*saver)->begin(run_at(made.plan, 6)));
+      const auto result = (*saver)->settle();
+      ASSERT_TRUE(result.ok()) << result.status().to_string();
+      EXPECT_EQ(result->failure.code(), rank == 1 ? "DC6143" : "DC6851");
+      EXPECT_EQ(base::exit_code(result->failure.kind()), 69);
+    });
+    EXPECT_TRUE(checkpoint::CheckpointFolder(scratch / "c").list().empty());
+  }
+}
+
 TEST(Saver, KeepsAsManyAsAsked) {
   const ScratchFolder scratch;
   const StatePlan made(2, 1);

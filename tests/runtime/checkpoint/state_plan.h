@@ -144,9 +144,9 @@ class RankState {
     }
   }
 
-  checkpoint::StateMemory memory() {
+  checkpoint::StateMemory memory(device::Device& device = device::cpu_device()) {
     return checkpoint::StateMemory(
-        *plan_, device::cpu_device(),
+        *plan_, device,
         [this](int32_t id) {
           const plan::Tensor& tensor = plan_->tensors[static_cast<size_t>(id)];
           return kernel::BoundTensor{memory_[id].data(), tensor.dtype, tensor.sizes,

@@ -218,11 +218,11 @@ void run_sums(comm::Communicator& communicator, device::Device& device, comm::Sl
   for (int round = 0; round < 50; ++round) {
     for (size_t i = 0; i < data.size(); ++i)
       data[i] = number(communicator.rank().v, static_cast<int64_t>(i), round);
-    device.upload(slab.base, std::as_bytes(std::span(data)));
-    base::Status status = communicator.all_reduce({&buffer, 1}, *stream);
+    base::Status status = device.upload(slab.base, std::as_bytes(std::span(data)));
+    if (status.ok()) status = communicator.all_reduce({&buffer, 1}, *stream);
     if (status.ok()) status = stream->drain();
+    if (status.ok()) status = device.download(std::as_writable_bytes(std::span(data)), slab.base);
     if (!status.ok()) faults->push_back(status.to_string());
-    device.download(std::as_writable_bytes(std::span(data)), slab.base);
     for (size_t i = 0; i < data.size(); ++i) {
       if (data[i] == expected_sum(DType::F32, communicator.size(), static_cast<int64_t>(i), round))
         continue;
@@ -240,7 +240,8 @@ std::vector<std::string> run_rank(comm::ProcessGroup& job, bool threads_allowed)
   if (reinterpret_cast<uintptr_t>(slab.value().base) % base::kAlignment != 0)
     faults.push_back("the slab is not aligned");
   std::vector<std::byte> zeros(static_cast<size_t>(kSlabBytes));
-  job.device().download(zeros, slab.value().base);
+  const base::Status seen = job.device().download(zeros, slab.value().base);
+  if (!seen.ok()) return {seen.to_string()};
   for (size_t i = 0; i < zeros.size(); i += 4093) {
     if (zeros[i] != std::byte{0}) return {"the slab is not zero-filled"};
   }

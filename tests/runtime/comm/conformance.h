@@ -119,10 +119,10 @@ class Suite {
     return mirror_.data() + (static_cast<std::byte*>(address) - slab_.base);
   }
   std::span<std::byte> used() { return std::span(mirror_).first(static_cast<size_t>(used_)); }
-  void write_slab() { device_.upload(slab_.base, used()); }
+  void write_slab() { need(device_.upload(slab_.base, used()), "an upload"); }
   void read_slab() {
     need(stream_->drain(), "work of the stream");
-    device_.download(used(), slab_.base);
+    need(device_.download(used(), slab_.base), "a download");
   }
   void expect_bits(const void* actual, const void* wanted, int64_t bytes, const std::string& what) {
     if (std::memcmp(actual, wanted, static_cast<size_t>(bytes)) != 0)

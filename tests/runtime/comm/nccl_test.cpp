@@ -57,14 +57,15 @@ TEST(NcclReduction, GoesInRoundsWhereItIsLargerThanItsRoom) {
     std::vector<float> values(static_cast<size_t>(kElements));
     for (size_t i = 0; i < values.size(); ++i)
       values[i] = conformance::number(rank, static_cast<int64_t>(i), 1);
-    job.device().upload(slab->base, std::as_bytes(std::span(values)));
+    Status status = job.device().upload(slab->base, std::as_bytes(std::span(values)));
     const auto stream = job.device().make_stream();
     const comm::CollectiveBuffer whole{
         {slab->base, 0}, {slab->base, 0}, DType::F32, kElements, kShard};
-    Status status = (*communicator)->all_reduce({&whole, 1}, *stream);
+    if (status.ok()) status = (*communicator)->all_reduce({&whole, 1}, *stream);
     if (status.ok()) status = stream->drain();
+    if (status.ok())
+      status = job.device().download(std::as_writable_bytes(std::span(values)), slab->base);
     if (!status.ok()) return {status.to_string()};
-    job.device().download(std::as_writable_bytes(std::span(values)), slab->base);
     for (size_t i = 0; i < values.size(); ++i) {
       if (values[i] != conformance::expected_sum(DType::F32, 2, static_cast<int64_t>(i), 1))
         return {"element " + std::to_string(i) + " is wrong"};

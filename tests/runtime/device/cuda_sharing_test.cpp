@@ -32,7 +32,7 @@ std::shared_ptr<device::DeviceMemory> host_memory() {
 
 std::vector<std::byte> bytes_of(const std::byte* at, size_t count) {
   std::vector<std::byte> seen(count);
-  gpu().download(seen, at);
+  EXPECT_TRUE(gpu().download(seen, at).ok());
   return seen;
 }
 

@@ -16,7 +16,7 @@ device::Device& gpu() { return *device::open_device(base::DeviceKind::Cuda).valu
 
 std::vector<std::byte> bytes_of(const std::byte* at, size_t count) {
   std::vector<std::byte> seen(count);
-  gpu().download(seen, at);
+  EXPECT_TRUE(gpu().download(seen, at).ok());
   return seen;
 }
 
@@ -26,7 +26,7 @@ TEST(CudaDevice, MovesBytesThroughUploadStreamsAndDownload) {
   ASSERT_TRUE(memory.ok() && host.ok());
   std::byte* at = (*memory)->base();
   EXPECT_EQ(bytes_of(at, 10000), std::vector<std::byte>(10000));  // zeros at first
-  gpu().upload(at + 5000, std::vector<std::byte>(3, std::byte{3}));
+  EXPECT_TRUE(gpu().upload(at + 5000, std::vector<std::byte>(3, std::byte{3})).ok());
   auto stream = gpu().make_stream();
   stream->fill(at + 5001, std::byte{7}, 1);
   stream->copy((*host)->base(), at + 4999, 5);
@@ -41,7 +41,7 @@ TEST(CudaDevice, CopiesThatOverlapMoveWhatWasThere) {
   std::byte* at = (*memory)->base();
   std::vector<std::byte> expected(300);
   for (size_t i = 0; i < expected.size(); ++i) expected[i] = static_cast<std::byte>(i);
-  gpu().upload(at, expected);
+  EXPECT_TRUE(gpu().upload(at, expected).ok());
   auto stream = gpu().make_stream();
   stream->copy(at + 7, at, 200);
   stream->copy(at, at + 5, 150);
@@ -198,7 +198,7 @@ TEST(CudaDevice, StreamsSeeWhatWasUploadedBefore) {
     stream->copy(at + 64, at, 64);
     ASSERT_TRUE(stream->drain().ok());
     ASSERT_EQ(bytes_of(at + 64, 1)[0], std::byte{0}) << "turn " << turn;
-    gpu().upload(at, std::vector<std::byte>(64, static_cast<std::byte>(turn)));
+    EXPECT_TRUE(gpu().upload(at, std::vector<std::byte>(64, static_cast<std::byte>(turn))).ok());
     stream->copy(at + 128, at, 64);
     ASSERT_TRUE(stream->drain().ok());
     ASSERT_EQ(bytes_of(at + 128, 1)[0], static_cast<std::byte>(turn));
@@ -241,7 +241,10 @@ TEST(CudaDeviceDeathTest, AFailureOnTheGpuStays) {
         stream->fill((*memory)->base() + 60, std::byte{1}, 8);  // beyond its end
         const base::Status status = stream->drain();
         stream->fill((*memory)->base(), std::byte{1}, 1);
-        const bool stays = stream->drain().code() == status.code();
+        std::byte there{};
+        bool stays = stream->drain().code() == status.code();
+        stays = stays && gpu().upload((*memory)->base(), {&there, 1}).code() == status.code();
+        stays = stays && gpu().download({&there, 1}, (*memory)->base()).code() == status.code();
         std::fputs(status.to_string().c_str(), stderr);
         std::_Exit(!status.ok() && stays ? 0 : 1);
       },

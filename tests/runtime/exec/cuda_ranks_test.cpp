@@ -122,13 +122,14 @@ std::vector<std::byte> run_steps(const RandomCollectives& hand, comm::ProcessGro
       return hand.plan.tensors[static_cast<size_t>(hand.values[v])].dtype;
     };
     for (size_t v = 0; v < hand.values.size(); ++v)
-      job.device().upload(at(v), first_bytes(dtype(v), job.control().rank().v, v));
+      EXPECT_TRUE(
+          job.device().upload(at(v), first_bytes(dtype(v), job.control().rank().v, v)).ok());
     DC_ASSERT_OK(job.control().barrier());
     for (int step = 0; step < 2; ++step) DC_ASSERT_OK((*executor)->run(0));
     DC_ASSERT_OK((*executor)->finish());
     for (size_t v = 0; v < hand.values.size(); ++v) {
       std::vector<std::byte> bytes = first_bytes(dtype(v), 0, v);
-      job.device().download(bytes, at(v));
+      EXPECT_TRUE(job.device().download(bytes, at(v)).ok());
       all.insert(all.end(), bytes.begin(), bytes.end());
     }
     DC_ASSERT_OK(job.control().barrier());

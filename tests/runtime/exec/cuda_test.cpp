@@ -143,8 +143,10 @@ std::vector<float> after_steps(const RandomWork& hand, base::DeviceKind kind, bo
     const auto bytes = [&] { return std::as_writable_bytes(std::span(part)); };
     for (size_t v = 0; v < hand.values.size(); ++v) {
       part.fill(static_cast<float>(v));
-      job.device().upload(static_cast<std::byte*>((*executor)->tensor(hand.values[v]).data),
-                          bytes());
+      EXPECT_TRUE(
+          job.device()
+              .upload(static_cast<std::byte*>((*executor)->tensor(hand.values[v]).data), bytes())
+              .ok());
     }
     for (int run = 0; run < 4; ++run) {
       if (timed && run == 1) {
@@ -160,8 +162,10 @@ std::vector<float> after_steps(const RandomWork& hand, base::DeviceKind kind, bo
       }
     }
     for (const int32_t value : hand.values) {
-      job.device().download(bytes(),
-                            static_cast<const std::byte*>((*executor)->tensor(value).data));
+      EXPECT_TRUE(
+          job.device()
+              .download(bytes(), static_cast<const std::byte*>((*executor)->tensor(value).data))
+              .ok());
       all.insert(all.end(), part.begin(), part.end());
     }
   });
@@ -238,12 +242,12 @@ std::vector<float> seen_in_steps(const CopyThatGoesOn& hand, base::DeviceKind ki
     };
     std::array<float, kElements> part{};
     const auto see = [&](size_t value) {
-      job.device().download(std::as_writable_bytes(std::span(part)), at(value));
+      EXPECT_TRUE(job.device().download(std::as_writable_bytes(std::span(part)), at(value)).ok());
       all.push_back(part[kElements - 1]);
     };
     for (int step = 0; step < 8; ++step) {
       part.fill(static_cast<float>(step + 1));
-      job.device().upload(at(0), std::as_bytes(std::span(part)));
+      EXPECT_TRUE(job.device().upload(at(0), std::as_bytes(std::span(part))).ok());
       DC_ASSERT_OK((*executor)->run(0));
       see(2);
       part.fill(0);

@@ -33,11 +33,11 @@ TEST(CudaDrawing, GivesTheBitsOfTheHost) {
                                            {(int64_t{1} << 37) + 3, 999}}) {
           const auto bytes = static_cast<size_t>(count * base::byte_size(to));
           std::vector<std::byte> got(bytes + 4, std::byte{0x55}), expected = got;
-          gpu.upload(memory->base(), got);
+          EXPECT_TRUE(gpu.upload(memory->base(), got).ok());
           auto status = drawer->draw(what, first, count, through, to, memory->base());
           if (status.ok()) status = drawer->finish();
           ASSERT_TRUE(status.ok()) << status.to_string();
-          gpu.download(got, memory->base());
+          EXPECT_TRUE(gpu.download(got, memory->base()).ok());
           kernel::draw_elements(what, first, count, through, to, expected.data());
           ASSERT_EQ(got, expected) << base::name(through) << " " << base::name(to) << " " << first;
         }

@@ -70,7 +70,7 @@ class Batch {
     SCOPED_TRACE(item.source.text);
     auto& device = *device::open_device(base::DeviceKind::Cuda).value();
     const std::span<std::byte> used = item.one->bench->used();
-    device.upload(item.slab->base(), used);
+    EXPECT_TRUE(device.upload(item.slab->base(), used).ok());
     const base::Status ran = run_native(*item.one->bench, item.one->instruction());
     ASSERT_TRUE(ran.ok()) << ran.to_string();
     const auto expected = results(item);
@@ -85,7 +85,7 @@ class Batch {
               0);
     const base::Status done = stream->drain();
     ASSERT_TRUE(done.ok()) << done.to_string();
-    device.download(used, item.slab->base());
+    EXPECT_TRUE(device.download(used, item.slab->base()).ok());
     EXPECT_EQ(results(item), expected);
   }
 

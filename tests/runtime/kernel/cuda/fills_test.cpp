@@ -69,7 +69,7 @@ class Recorded {
     graph_->launch(*streams_[0]);
     EXPECT_TRUE(streams_[0]->drain().ok());
     std::vector<std::byte> seen(kBytes);
-    gpu().download(seen, memory_->base());
+    EXPECT_TRUE(gpu().download(seen, memory_->base()).ok());
     return seen;
   }
 

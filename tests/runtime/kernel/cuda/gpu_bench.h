@@ -41,13 +41,13 @@ inline base::Result<std::vector<std::byte>> try_on_gpu(KernelBench& bench,
   device::Device& gpu = double_of_gpu();
   std::vector<std::byte> bytes(bench.used().begin(), bench.used().end());
   auto slab = gpu.allocate(static_cast<int64_t>(bytes.size())).value();
-  gpu.upload(slab->base(), bytes);
+  DC_RETURN_IF_ERROR(gpu.upload(slab->base(), bytes));
   const kernel::AddressMap addresses(bench.plan(), slab->base(), 0);
   DC_ASSIGN_OR_RETURN(const auto kernel, gpu_provider().prepare(instruction, addresses));
   auto stream = gpu.make_stream();
   for (int time = 0; time < times; ++time) DC_RETURN_IF_ERROR(kernel->launch(*stream));
   DC_RETURN_IF_ERROR(stream->drain());
-  gpu.download(bytes, slab->base());
+  DC_RETURN_IF_ERROR(gpu.download(bytes, slab->base()));
   return bytes;
 }
 inline std::vector<std::byte> after_on_gpu(KernelBench& bench,
