@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <initializer_list>
+#include <list>
 #include <optional>
 #include <string>
 
@@ -11,6 +13,8 @@
 #include "runtime/kernel/native/iteration.h"
 #include "runtime/kernel/native/product_sizes.h"
 #include "runtime/kernel/native/registry.h"
+#include "src/base/shape.h"
+#include "src/base/units.h"
 
 namespace dc::runtime::kernel::cuda {
 namespace {
@@ -51,6 +55,43 @@ std::optional<Lying> lying(const BoundTensor& m) {
   }
   return std::nullopt;
 }
+
+// Copies in rows without gaps, in scratch, of operands that lie otherwise, as expanded ones do.
+class OperandCopies {
+ public:
+  // Of all operands of a kernel at once; those that are copied become their copies.
+  Status add(Workshop& workshop, int32_t stream, std::initializer_list<BoundTensor*> operands) {
+    int64_t bytes = 0;
+    for (const BoundTensor* each : operands) bytes += lying(*each) ? 0 : bytes_of(*each);
+    if (bytes == 0) return {};
+    DC_ASSIGN_OR_RETURN(std::byte * to, workshop.scratch(stream, bytes));
+    for (BoundTensor* each : operands) {
+      if (lying(*each)) continue;
+      strides_.push_back(base::contiguous_strides(each->sizes));
+      const BoundTensor copy{to, each->dtype, each->sizes, strides_.back()};
+      DC_ASSIGN_OR_RETURN(copies_.emplace_back(), copy_kernel(workshop, *each, copy));
+      to += bytes_of(*each);
+      *each = copy;
+    }
+    return {};
+  }
+  // The product behind them.
+  Made before(Made product) {
+    if (copies_.empty() || !product.ok()) return product;
+    auto all = std::make_unique<KernelSequence>();
+    for (auto& copy : copies_) all->add(std::move(copy));
+    all->add(std::move(*product));
+    return std::unique_ptr<Kernel>(std::move(all));
+  }
+
+ private:
+  static int64_t bytes_of(const BoundTensor& tensor) {
+    return base::round_up(tensor.numel() * base::byte_size(tensor.dtype), base::kAlignment);
+  }
+
+  std::list<std::vector<int64_t>> strides_;  // of the copies
+  std::vector<std::unique_ptr<Kernel>> copies_;
+};
 
 // cuBLASLt's matrices lie in columns. Ours in rows are their transposes, so that it multiplies the
 // transposes of the operands, the right one first.
@@ -271,13 +312,26 @@ Made Products::two_products(Workshop& workshop, native::Call& call, int32_t stre
   for (const ProductRequest* each : {&one, &other}) {
     if (call.ok()) native::check_product(call, each->left, each->right, each->result);
   }
+  if (call.ok()) {
+    const auto alike = [](const BoundTensor& a, const BoundTensor& b) {
+      return a.dtype == b.dtype && std::ranges::equal(a.sizes, b.sizes) &&
+             std::ranges::equal(a.strides, b.strides);
+    };
+    call.require(alike(one.left, other.left) && alike(one.right, other.right) &&
+                     alike(one.result, other.result),
+                 "the two products differ in types");
+  }
   if (!call.ok()) return call.made(nullptr);
+  OperandCopies copies;
+  DC_RETURN_IF_ERROR(
+      copies.add(workshop, stream, {&one.left, &one.right, &other.left, &other.right}));
   void* const addresses[] = {one.right.data,  other.right.data, one.left.data,
                              other.left.data, one.result.data,  other.result.data};
   ProductRequest both = one;
   both.second = {other.left, other.right, other.result, nullptr};
   DC_ASSIGN_OR_RETURN(both.second->table, address_table(addresses));
-  if (Made made = product(call, both, stream, &workshop); made.ok()) return made;
+  if (Made made = product(call, both, stream, &workshop); made.ok())
+    return copies.before(std::move(made));
   auto sequence = std::make_unique<KernelSequence>();
   for (const ProductRequest* each : {&one, &other}) {
     // With one workspace, beyond the plan's memory: it has what one kernel needs.
@@ -285,7 +339,7 @@ Made Products::two_products(Workshop& workshop, native::Call& call, int32_t stre
                         this->product(call, *each, stream, nullptr));
     sequence->add(std::move(product));
   }
-  return std::unique_ptr<Kernel>(std::move(sequence));
+  return copies.before(std::unique_ptr<Kernel>(std::move(sequence)));
 }
 
 Made Products::add_product(Workshop& workshop, native::Call& call, int32_t stream) {
@@ -298,7 +352,9 @@ Made Products::add_product(Workshop& workshop, native::Call& call, int32_t strea
   if (call.ok()) call.require(request.result.data == sum.data, "the result is not the sum");
   if (call.ok()) native::check_product(call, request.left, request.right, request.result);
   if (!call.ok()) return call.made(nullptr);
-  return product(call, request, stream, &workshop);
+  OperandCopies copies;
+  DC_RETURN_IF_ERROR(copies.add(workshop, stream, {&request.left, &request.right}));
+  return copies.before(product(call, request, stream, &workshop));
 }
 
 Made Products::kernel(Workshop& workshop, native::Call& call, int32_t stream) {
@@ -316,17 +372,19 @@ Made Products::kernel(Workshop& workshop, native::Call& call, int32_t stream) {
   Adds how = Adds::Nothing;
   if (adds && call.ok()) how = how_to_add(call, call.tensor("self"), request);
   if (!call.ok()) return call.made(nullptr);
+  OperandCopies copies;
+  DC_RETURN_IF_ERROR(copies.add(workshop, stream, {&request.left, &request.right}));
   std::unique_ptr<Kernel> copy;
   if (how == Adds::FromResult) {
     DC_ASSIGN_OR_RETURN(copy, copy_kernel(workshop, call.tensor("self"), request.result));
   }
   DC_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> product,
                       this->product(call, request, stream, &workshop));
-  if (copy == nullptr) return product;
+  if (copy == nullptr) return copies.before(std::move(product));
   auto both = std::make_unique<KernelSequence>();
   both->add(std::move(copy));
   both->add(std::move(product));
-  return std::unique_ptr<Kernel>(std::move(both));
+  return copies.before(std::unique_ptr<Kernel>(std::move(both)));
 }
 
 Made Products::product(native::Call& call, const ProductRequest& request, int32_t stream,
@@ -334,7 +392,7 @@ Made Products::product(native::Call& call, const ProductRequest& request, int32_
   const auto left = lying(request.left), right = lying(request.right),
              result = lying(request.result);
   if (!left || !right || !result || !result->by_rows)
-    return has_no_product(call, "a matrix lies neither in rows nor in columns without gaps");
+    return has_no_product(call, "the result does not lie in rows without gaps");
   device_.use();
   auto product = std::make_unique<LtProduct>(calls_, handle_);
   const auto added = request.added ? lying(*request.added) : result;

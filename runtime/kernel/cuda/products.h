@@ -43,14 +43,14 @@ class Products {
   Products& operator=(const Products&) = delete;
 
   // The kernel of an instruction of one of the plan's streams, with its workspace in the plan's
-  // memory if that has room. Matrices lie in rows or columns, any
-  // distance apart; what lies otherwise is refused: Unsupported (81), DC6159, as is what cuBLASLt
-  // has no algorithm for.
+  // memory if that has room. Matrices lie in rows or columns, any distance apart; operands that lie
+  // otherwise are copied to scratch before. A result that lies otherwise is refused: Unsupported
+  // (81), DC6159, as is what cuBLASLt has no algorithm for.
   base::Result<std::unique_ptr<Kernel>> kernel(Workshop& workshop, native::Call& call,
                                                int32_t stream);
   // result = left x right, or that added to the result, which may be f32 where the operands are
   // bf16. For a part of an instruction, with a workspace beyond the plan's memory; refuses as
-  // kernel() does.
+  // kernel() does, and operands that lie otherwise, too.
   base::Result<std::unique_ptr<Kernel>> product(native::Call& call, const BoundTensor& left,
                                                 const BoundTensor& right, const BoundTensor& result,
                                                 bool adds, int32_t stream);

@@ -174,7 +174,7 @@ void Workshop::compile_listed() {
 }
 
 std::byte* Workshop::planned_scratch(int64_t bytes) {
-  static std::byte nowhere{};
+  alignas(kScratchAlignment) static std::byte nowhere{};
   const int64_t first = asked_bytes_ > 0 ? asked_bytes_ : skipped_bytes_;
   const int64_t end = first + base::round_up(bytes, kScratchAlignment);
   if (!measures_ && end > planned_bytes_) return nullptr;

@@ -411,10 +411,83 @@ TEST(CudaProducts, ScratchIsMeasuredWithoutRunning) {
             192 + 256);  // a link for each of 7 places, on 256 bytes
 }
 
-TEST(CudaProducts, RefuseMatricesWithGaps) {
+// One number for all, one for each row or column, and elements apart, as either operand or both;
+// with the plan's scratch and without.
+Sizes apart(const Sizes& sizes, int64_t row, int64_t column) {
+  Sizes strides = {row, column};
+  if (sizes.size() == 3) strides.insert(strides.begin(), 40);
+  return strides;
+}
+constexpr Layout kApart[] = {
+    {"one number", [](const Sizes& sizes) { return apart(sizes, 0, 0); }},
+    {"a row for all", [](const Sizes& sizes) { return apart(sizes, 0, 1); }},
+    {"a column for all", [](const Sizes& sizes) { return apart(sizes, 1, 0); }},
+    {"elements apart", [](const Sizes& sizes) { return apart(sizes, 2 * sizes.back() + 1, 2); }}};
+TEST(CudaProducts, OfOperandsThatLieOtherwise) {
+  const auto arguments = [](const Product& of, const char* left, const char* right) {
+    return std::vector{tensor_arg(of.left, left), tensor_arg(of.right, right)};
+  };
+  for (const Layout& odd : kApart) {
+    for (const auto& [a, b] :
+         {std::pair{&odd, &kLayouts[1]}, std::pair{&kLayouts[0], &odd}, std::pair{&odd, &odd}}) {
+      SCOPED_TRACE(std::string(a->name) + " x " + b->name);
+      Product one({7, 5}, {5, 9}, *a, *b);
+      plan::Instruction step =
+          instruction("aten.mm.default", arguments(one, "self", "mat2"), {one.result});
+      one.expect(step, one.expected(1, nothing));
+      const auto bytes = gpu_provider().measure_scratch(step, one.bench.addresses());
+      ASSERT_TRUE(bytes.ok()) << bytes.status().to_string();
+      EXPECT_GE(*bytes, (a == &odd ? 7 * 5 * 4 : 0) + (b == &odd ? 5 * 9 * 4 : 0));
+      step.scratch = one.bench.slice(*bytes);
+      one.expect(step, one.expected(1, nothing));
+      const int32_t self = one.bench.filled(DType::F32, {7, 1}, noise(7, 3));
+      auto added = arguments(one, "mat1", "mat2");
+      added.push_back(tensor_arg(self, "self"));
+      one.expect(instruction("aten.addmm.default", added, {one.result}),
+                 one.expected(1, [&](int64_t, int64_t row, int64_t) {
+                   return static_cast<double>(one.bench.data<float>(self)[row]);
+                 }));
+      one.fill(one.result, 7);
+      const std::vector<float> sums = one.bench.values<float>(one.result);
+      auto in_place = arguments(one, "left", "right");
+      in_place.push_back(tensor_arg(one.result, "sum"));
+      one.expect(instruction("dc.add_product", in_place, {one.result}),
+                 one.expected(1, [&](int64_t, int64_t row, int64_t column) {
+                   return static_cast<double>(sums[static_cast<size_t>(row * 9 + column)]);
+                 }));
+      auto two = arguments(one, "left", "right");
+      two.push_back(tensor_arg(one.left, "left2"));
+      two.push_back(tensor_arg(one.right, "right2"));
+      const int32_t other = one.bench.tensor(DType::F32, {7, 9});
+      one.expect(instruction("dc.two_products", two, {other, one.result}),
+                 one.expected(1, nothing));
+      one.expect(instruction("dc.two_products", two, {one.result, other}),
+                 one.expected(1, nothing));
+      Product many({3, 7, 5}, {3, 5, 9}, *a, *b);
+      many.expect(instruction("aten.bmm.default", arguments(many, "self", "mat2"), {many.result}),
+                  many.expected(1, nothing));
+    }
+  }
+}
+
+// The second one would be read as the first one lies.
+TEST(CudaProducts, RefuseTwoThatLieDifferently) {
+  Product one({7, 5}, {5, 9}, kLayouts[0], kLayouts[0]);
+  const int32_t right = one.bench.tensor(DType::F32, {5, 9}, {1, 5}),
+                result = one.bench.tensor(DType::F32, {7, 9});
+  const auto memory = try_on_gpu(
+      one.bench, instruction("dc.two_products",
+                             {tensor_arg(one.left, "left"), tensor_arg(one.right, "right"),
+                              tensor_arg(one.left, "left2"), tensor_arg(right, "right2")},
+                             {one.result, result}));
+  ASSERT_FALSE(memory.ok());
+  EXPECT_EQ(base::exit_code(memory.status().kind()), 81);
+}
+
+TEST(CudaProducts, RefuseResultsWithGaps) {
   KernelBench bench;
-  const int32_t left = bench.tensor(DType::F32, {4, 4}, {12, 3}),
-                right = bench.tensor(DType::F32, {4, 4}), result = bench.tensor(DType::F32, {4, 4});
+  const int32_t left = bench.tensor(DType::F32, {4, 4}), right = bench.tensor(DType::F32, {4, 4}),
+                result = bench.tensor(DType::F32, {4, 4}, {12, 3});
   device::Device& gpu = *device::open_device(base::DeviceKind::Cuda).value();
   const auto kernel = kernel::make_cuda_provider(gpu)->prepare(
       instruction("aten.mm.default", {tensor_arg(left, "self"), tensor_arg(right, "mat2")},
