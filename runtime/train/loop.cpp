@@ -199,7 +199,8 @@ const double* Loop::table_row(int64_t rank) const {
 Result<std::string> Loop::culprit() {
   DC_RETURN_IF_ERROR(copies_.table.download());
   for (int64_t rank = 0; rank < plan_->world(); ++rank) {
-    if (!std::isfinite(table_row(rank)[trainable_ + base::kTableLoss])) return std::string("the loss");
+    if (!std::isfinite(table_row(rank)[trainable_ + base::kTableLoss]))
+      return std::string("the loss");
   }
   for (const plan::Parameter& parameter : plan_->parameters) {
     if (parameter.trainable_index < 0) continue;

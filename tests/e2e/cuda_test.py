@@ -52,6 +52,18 @@ class Stretched(nn.Module):
         return self.layer(x).asinh().square().mean()
 
 
+class Summed(nn.Module):
+    """The gradient of a sum is one number for all; log_sigmoid has two results; the last places are reached by no filter."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows, self.summed = nn.Linear(9, 4), nn.Linear(9, 3)
+        self.transposed = nn.ConvTranspose1d(2, 3, 3, dilation=2, output_padding=1)
+
+    def forward(self, x):
+        return self.summed(x).sum() / 64 - F.logsigmoid(self.rows(x)).mean() + self.transposed(x).square().mean()
+
+
 def environment(missing=(), **more):
     """The doubles in place of CUDA's libraries; in place of those that are missing files that are none, so that no real one is found."""
     folder = os.path.dirname(running.fresh())
@@ -208,6 +220,16 @@ class CudaTest(unittest.TestCase):
                 again = running.train(plan, model, 1, steps, *CUDA, "--no-graph", "--poison", environment=double)
                 self.assertEqual(again.numbers(), got.numbers())
                 self.assertEqual(again.tensors(), got.tensors())
+
+    def test_what_only_some_models_have_trains_as_on_the_cpu(self):
+        model = running.fresh(".pt2")
+        export_train_step(Summed(), (torch.randn(4, 2, 9),), model)
+        plan = running.compile_plan(model, 1, 0)
+        expected = running.train(plan, model, 1, 3)
+        got = running.train(plan, model, 1, 3, *CUDA, environment=environment(DOUBLE_PAUSE_US="0"))
+        for name in ("loss", "grad_norm"):
+            for one, other in zip(expected.steps, got.steps, strict=True):
+                self.assertAlmostEqual(one[name], other[name], delta=2e-5 * abs(one[name]), msg=name)
 
     def refused(self, world, code, text, *options, plan=None, **more):
         begin = time.monotonic()
