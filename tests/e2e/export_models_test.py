@@ -248,7 +248,7 @@ class Own(torch.nn.Module):
         self.noise = torch.nn.Parameter(torch.zeros(()))
 
     def forward(self, **inputs):
-        noise = self.noise * torch.rand(())  # a draw of its own, of the kind with which models skip layers
+        noise = self.noise * torch.rand(())  # drawn by the wrapper, as models draw that skip layers
         return self.model(**inputs).loss + noise
 
 
