@@ -174,7 +174,8 @@ void for_each_tensor(const plan::Instruction& in, const Add& add) {
 
 // What is written shares no byte on any rank with anything else that is touched: nothing orders
 // what happens within one instruction. A result in place is looked at by results(), what a
-// collective may do with its own range by buffer().
+// collective may do with its own range by buffer(). SGD without momentum has the parameter in its
+// place.
 Status InstructionChecker::apart(const plan::Instruction& in) const {
   std::vector<Operand> touched;
   for_each_tensor(in, [&](int32_t id, int32_t place) {
@@ -190,6 +191,7 @@ Status InstructionChecker::apart(const plan::Instruction& in) const {
       };
       const auto [first, last] = std::minmax(touched[a].place, touched[b].place);
       if (first == last || (in_place && first == 0 && last == kResults)) continue;
+      if (in.op == "dc.sgd" && one == other && first == 0 && last == 1) continue;
       if (!is_written(one) && !is_written(other)) continue;
       if (shared_ranks(plan_, place_of(plan_, one), place_of(plan_, other)).empty()) continue;
       return bad("DC3224", "writes " + describe(is_written(one) ? one : other) +

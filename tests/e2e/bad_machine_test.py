@@ -63,7 +63,7 @@ class BadMachineTest(jobs.JobTest):
     def test_malformed_expressions(self):
         """The plan is whole: only its fused kernels are not what they should be."""
         damages = {
-            (b"silu.default(self=", b"silu.default{self="): "DC1401",  # no text of an expression
+            (b"silu.default(self=", b"silu.default{self="): "DC3223",  # no text of an expression
             (b"silu.default(self=", b"silv.default(self="): "DC6131",  # no operator
             (b"silu.default(self=", b"silu.default(selg="): "DC6130",  # no argument of it
             (b"t1:bf16=mul.Tensor(self=t0,other=a1);->t1", b"t1:bool=mul.Tensor(self=t0,other=a1);->t1"): "DC6130",  # another type than its result
@@ -72,7 +72,7 @@ class BadMachineTest(jobs.JobTest):
             with self.subTest(new=new):
                 plan = self.write("bad.dcp", changed(self.plan, old, new))
                 result = jobs.dcrun(*self.arguments(plan))
-                self.refused(result, 65 if code == "DC1401" else 81, code)
+                self.refused(result, 65 if code == "DC3223" else 81, code)
 
 
 if __name__ == "__main__":
