@@ -234,12 +234,12 @@ class ConvolutionMaker {
 
   // All tensors come before the first primitive, so that their copies stay while all of them run.
   Tensor operand(const BoundTensor& tensor, Role role = Role::Plain) {
-    const Tensor dense = place(tensor, role);
+    Tensor dense = place(tensor, role);
     if (dense.place.offset >= 0) before_.push_back(dense);
     return dense;
   }
   Tensor result(const BoundTensor& tensor, Role role = Role::Plain) {
-    const Tensor dense = place(tensor, role);
+    Tensor dense = place(tensor, role);
     if (dense.place.offset >= 0) after_.push_back(dense);
     return dense;
   }
