@@ -204,7 +204,9 @@ Plan random_plan(std::mt19937& random) {
   const int32_t world = 2 + draw(5);
   Bare bare(world);
   std::vector<int32_t> ids;
-  for (int i = 0; i < 6; ++i) ids.push_back(bare.tensor(4 * draw(96), 4, 4 * draw(3) * draw(8)));
+  ids.reserve(6);
+  for (int i = 0; i < 6; ++i)
+    ids.push_back(bare.tensor(int64_t{4} * draw(96), 4, int64_t{4} * draw(3) * draw(8)));
   int32_t events = 0;
   for (int i = 0; i < 12; ++i) {
     const int32_t stream = draw(3);
