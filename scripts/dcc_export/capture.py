@@ -18,6 +18,7 @@ from .data_attribute import assignable_data, take_back
 from .decompositions import as_kernels
 from .dropouts import by_elements
 from .errors import ExportError
+from .forwards import replaced_forwards
 from .left_out import HOOK_CURE, LeftOut, Untouched, noticed, require_no_backward_hooks
 from .margins import by_margins
 from .places import Places
@@ -160,18 +161,8 @@ def _capture(step, flat_inputs, root):
 @contextlib.contextmanager
 def _marked_modules(step, root):
     """Marks every node with the innermost module that made it, while the context is open."""
-    undo = []
-    try:
-        for fqn, module in step.named_modules():
-            previous = module.__dict__.get("forward")
-            undo.append((module.__dict__, previous))
-            module.__dict__["forward"] = _with_mark(module.forward, strip(fqn, root))
+    with replaced_forwards((module, _with_mark(module.forward, strip(fqn, root))) for fqn, module in step.named_modules()):
         yield
-    finally:
-        for attributes, previous in undo:
-            attributes.pop("forward", None)
-            if previous is not None:
-                attributes["forward"] = previous
 
 
 def _with_mark(forward, fqn):

@@ -39,7 +39,7 @@ def in_eval_mode(step):
 
 
 def require_plain_eval_mode(step, root):
-    """Raises ExportError if eval() of the user's module writes parameters or buffers, as a train() of its own may. It runs on copies of them."""
+    """Raises ExportError if eval() of the user's module writes parameters or buffers, as an overridden train() may. It runs on copies of them."""
     if not any(_has_own_modes(module) for module in step.modules()):
         return
     places = Places(step)

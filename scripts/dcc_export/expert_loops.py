@@ -10,25 +10,17 @@ import inspect
 import torch
 from torch.overrides import TorchFunctionMode
 
+from .forwards import replaced_forwards
+
 _INPUTS = ("hidden_states", "top_k_index", "top_k_weights")
 
 
 @contextlib.contextmanager
 def static_loops(model):
     """Inside, every such module of the model runs each expert on every token."""
-    changed = []
-    try:
-        for module in model.modules():
-            count = _count(module)
-            if count:
-                changed.append((module.__dict__, module.__dict__.get("forward")))
-                module.__dict__["forward"] = _on_every_token(module.forward, count)
+    counts = ((module, _count(module)) for module in model.modules())
+    with replaced_forwards((module, _on_every_token(module.forward, count)) for module, count in counts if count):
         yield
-    finally:
-        for attributes, previous in changed:
-            attributes.pop("forward")
-            if previous is not None:
-                attributes["forward"] = previous
 
 
 def _count(module):

@@ -136,7 +136,7 @@ def find_task(config):
 
 
 def _own_code(config, name):
-    """A note if the config comes with code of its own, as published ones do."""
+    """A note if the config names custom code (auto_map), as published ones do."""
     if not getattr(config, "auto_map", None):
         return []
     return [f"the config's auto_map names code of its own, which is not run; the step is that of transformers' {name}"]

@@ -11,6 +11,7 @@ import sys
 from . import experts
 from .attention import masks_without_values
 from .expert_loops import static_loops
+from .forwards import replaced_forwards
 from .losses import TransformersLoss
 from .randomness import LayerDraws
 from .static_shapes import StaticShapes
@@ -19,21 +20,13 @@ from .static_shapes import StaticShapes
 @contextlib.contextmanager
 def traceable_parts(step):
     """While open, each transformers model in `step` can be traced where it is called."""
-    undo, running = [], []
-    try:
-        for model in _models(step):
-            previous = model.__dict__.get("forward")
-            undo.append((model.__dict__, previous))
-            model.__dict__["forward"] = _traceable(model, model.forward, running)
-            if model._can_set_experts_implementation():
-                experts.register()
-                model.set_experts_implementation(experts.NAME)  # in its config, which the guard puts back
+    models, running = _models(step), []
+    for model in models:
+        if model._can_set_experts_implementation():
+            experts.register()
+            model.set_experts_implementation(experts.NAME)  # in its config, which the guard puts back
+    with replaced_forwards((model, _traceable(model, model.forward, running)) for model in models):
         yield
-    finally:
-        for attributes, previous in undo:
-            attributes.pop("forward", None)
-            if previous is not None:
-                attributes["forward"] = previous
 
 
 def _models(step):
