@@ -122,22 +122,11 @@ Status InstructionChecker::same(const std::vector<int32_t>& listed,
   return {};
 }
 
-// A kernel fills its results while it still reads its operands, so they share no byte on any rank;
-// the result of a kernel that works in place is its operand.
+// The result of a kernel that works in place is its operand.
 Status InstructionChecker::results(const plan::Instruction& in) const {
-  if (in.outputs.empty()) return {};
-  const bool in_place = works_in_place(in);
+  if (in.outputs.empty() || !works_in_place(in)) return {};
   for (int32_t output : in.outputs) {
-    if (output < 0) continue;
-    for (int32_t id : reads_) {
-      if (tensor(id).slice != tensor(output).slice) continue;
-      if (in_place && id == in.args[0].i) continue;
-      const Ranks ranks = shared_ranks(plan_, place_of(plan_, id), place_of(plan_, output));
-      if (ranks.empty()) continue;
-      return bad("DC3224", "fills " + describe(output) + ", which shares bytes with its operand " +
-                               describe(id));
-    }
-    if (!in_place || same_place(plan_, output, static_cast<int32_t>(in.args[0].i))) continue;
+    if (output < 0 || same_place(plan_, output, static_cast<int32_t>(in.args[0].i))) continue;
     return bad("DC3224", "works in place, and " + describe(output) + " is not where its operand " +
                              describe(in.args[0].i) + " is");
   }
@@ -194,6 +183,12 @@ Status InstructionChecker::apart(const plan::Instruction& in) const {
       if (in.op == "dc.sgd" && one == other && first == 0 && last == 1) continue;
       if (!is_written(one) && !is_written(other)) continue;
       if (shared_ranks(plan_, place_of(plan_, one), place_of(plan_, other)).empty()) continue;
+      if (last >= kResults && first < kResults) {
+        const bool is_one = touched[a].place == last;
+        return bad("DC3224", "fills " + describe(is_one ? one : other) +
+                                 ", which shares bytes with its operand " +
+                                 describe(is_one ? other : one));
+      }
       return bad("DC3224", "writes " + describe(is_written(one) ? one : other) +
                                ", which shares bytes with " +
                                describe(is_written(one) ? other : one) + ", which it touches too");
