@@ -65,7 +65,7 @@ Status run_calibrate(const CalibrateArguments& arguments) {
   print_row("waiting", whole - compute, before.whole - before.compute, after.whole - after.compute);
   if (found.is_off) {
     std::fprintf(stderr,
-                 "warning: calibration-off: with no factors is the predicted step as long as the "
+                 "warning: calibration-off: no factors make the predicted step as long as the "
                  "measured one; measure this plan's model with dcc profile on this machine\n");
   }
   if (loaded.plan.world() > 1 && found.are_hidden) {
