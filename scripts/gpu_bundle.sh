@@ -50,6 +50,7 @@ END
 for preset in tiny-llama tiny-gpt2 tiny-bert; do compared 2e-5 tiny "$preset" 1 0 --preset "$preset" --dtype float32; done
 compared 5e-3 tiny tiny-llama-bf16 1 0 --preset tiny-llama --dtype bfloat16
 compared 5e-3 tiny tiny-llama-autocast 1 0 --preset tiny-llama --dtype autocast-bfloat16
+compared 5e-3 tiny tiny-llama-cuda-flash 1 0 --preset tiny-llama --dtype bfloat16 --attention cuda-flash
 compared 2e-5 tiny tiny-llama-2-ranks 2 3 --preset tiny-llama --dtype float32
 compared 2e-5 tiny tiny-mixtral 1 0 --preset tiny-mixtral --dtype float32
 for preset in mlp tiny-llama-tied; do compared 2e-5 tiny "$preset" 1 0 --preset "$preset" --dtype float32; done

@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <chrono>
 #include <map>
+#include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -36,7 +39,22 @@ std::vector<Issue> in_order(const BoundProgram& program) {
   }
 }
 
-// As a graph, a program begins when all work before it on the first stream is done, and its end is
+// How many commands the first graph of a program has, and how many there must be after it: the
+// device works on the first one while the host launches the second one.
+constexpr size_t kFirst = 32, kLeastAfter = 256;
+
+// Where a program's second graph begins: up to there only the first stream has work, and nothing
+// waits for a part of it. 0: one graph has all.
+size_t split(std::span<const Issue> program) {
+  const auto alone = [](const Issue& issue) {
+    return issue.stream == 0 && issue.command.kind != CommandKind::Signal;
+  };
+  const bool splits = program.size() >= kFirst + kLeastAfter &&
+                      std::all_of(program.begin(), program.begin() + kFirst, alone);
+  return splits ? kFirst : 0;
+}
+
+// As graphs, a program begins when all work before it on the first stream is done, and its end is
 // the end of all streams. So it needs no waits within for earlier runs; what they are for is waited
 // for before.
 class StreamIssuer final : public Issuer {
@@ -71,8 +89,7 @@ class StreamIssuer final : public Issuer {
     ++what.runs;
     if (trace_ != nullptr) trace_->begin_run(program, what.runs, as_graph);
     DC_RETURN_IF_ERROR(as_graph ? launch(program, what.runs) : issue_all(program, what.runs));
-    if (at_end_) at_end_(bound_.stream(0));
-    if (meanwhile) work_meanwhile(meanwhile);
+    work_meanwhile(meanwhile);
     return as_graph || what.leaves_running ? finish(0) : finish();
   }
 
@@ -87,9 +104,12 @@ class StreamIssuer final : public Issuer {
   int64_t waited_ns() const override { return waited_.count(); }
 
  private:
+  using Graphs = std::vector<std::unique_ptr<device::Graph>>;  // in their order
+
   void work_meanwhile(const Executor::Meanwhile& work) {
     const auto begin = std::chrono::steady_clock::now();
-    work();
+    if (at_end_) at_end_(bound_.stream(0));
+    if (work) work();
     const auto spent = std::chrono::steady_clock::now() - begin;
     if (!bound_.stream(0).is_at_rest()) waited_ += spent;
   }
@@ -111,49 +131,63 @@ class StreamIssuer final : public Issuer {
     return status.ok() ? status : fail(std::move(status));
   }
 
-  template <typename Condition>
-  Status issue_if(Condition wanted, int32_t program, uint32_t run) {
-    for (const Issue& issue : programs_[static_cast<size_t>(program)]) {
-      if (!wanted(issue.command)) continue;
-      Status status = one(issue, program, run);
-      if (!status.ok()) return fail(std::move(status), program, issue.command);
-    }
-    return base::ok_status();
-  }
-  // With timestamps between them if the run is timed.
-  template <typename Condition>
-  Status issue_timed_if(Condition wanted, int32_t program, uint32_t run) {
+  // Timestamps before and after all of a program, if its run is timed.
+  void begin_timed() {
     if (trace_ != nullptr) trace_->write_begin();
     if (times_ != nullptr) times_->begin(bound_.stream(0));
-    DC_RETURN_IF_ERROR(issue_if(wanted, program, run));
-    if (times_ != nullptr) times_->end(bound_.stream(0));
-    return base::ok_status();
   }
+  void end_timed() {
+    if (times_ != nullptr) times_->end(bound_.stream(0));
+  }
+
   Status issue_all(int32_t program, uint32_t run) {
-    return issue_timed_if([](const Command&) { return true; }, program, run);
+    begin_timed();
+    for (const Issue& issue : programs_[static_cast<size_t>(program)])
+      DC_RETURN_IF_ERROR(one_or_fail(issue, program, run));
+    end_timed();
+    return base::ok_status();
   }
 
   Status launch(int32_t program, uint32_t run) {
-    const auto waits_before = [](const Command& command) {
-      return command.kind == CommandKind::WaitPreviousRun;
-    };
     for (const Issue& issue : programs_[static_cast<size_t>(program)]) {
-      if (!waits_before(issue.command)) continue;  // no part of the graph, nor of its times
+      if (issue.command.kind != CommandKind::WaitPreviousRun) continue;  // in no graph
       Status status = bound_.issue(issue.command, program, bound_.stream(issue.stream), run);
       if (!status.ok()) return fail(std::move(status), program, issue.command);
     }
-    std::unique_ptr<device::Graph>& graph = graphs_[{program, times_}];
-    if (graph == nullptr) {
-      auto recorded = bound_.device().record(streams_, [&] {
-        return issue_timed_if([&](const Command& command) { return !waits_before(command); },
-                              program, run);
-      });
-      if (!recorded.ok()) return fail(std::move(recorded).status());
-      graph = std::move(recorded).value();
-    }
-    graph->launch(bound_.stream(0));
+    Graphs& graphs = graphs_[{program, times_}];
+    if (graphs.empty()) DC_RETURN_IF_ERROR(record(program, run, graphs));
+    for (const std::unique_ptr<device::Graph>& graph : graphs) graph->launch(bound_.stream(0));
     bound_.signal_later_runs(program, bound_.stream(0), run);
     return base::ok_status();
+  }
+
+  Status record(int32_t program, uint32_t run, Graphs& graphs) {
+    const std::span<const Issue> all = programs_[static_cast<size_t>(program)];
+    const size_t second = split(all);
+    if (second > 0) DC_RETURN_IF_ERROR(record(program, run, 0, second, graphs));
+    return record(program, run, second, all.size(), graphs);
+  }
+
+  // A graph of the commands from `begin` to `end`.
+  Status record(int32_t program, uint32_t run, size_t begin, size_t end, Graphs& graphs) {
+    const std::vector<Issue>& all = programs_[static_cast<size_t>(program)];
+    auto recorded = bound_.device().record(streams_, [&] {
+      if (begin == 0) begin_timed();
+      for (size_t i = begin; i < end; ++i) {
+        if (all[i].command.kind == CommandKind::WaitPreviousRun) continue;
+        DC_RETURN_IF_ERROR(one_or_fail(all[i], program, run));
+      }
+      if (end == all.size()) end_timed();
+      return base::ok_status();
+    });
+    if (!recorded.ok()) return fail(std::move(recorded).status());
+    graphs.push_back(std::move(recorded).value());
+    return base::ok_status();
+  }
+
+  Status one_or_fail(const Issue& issue, int32_t program, uint32_t run) {
+    Status status = one(issue, program, run);
+    return status.ok() ? base::ok_status() : fail(std::move(status), program, issue.command);
   }
 
   Status one(const Issue& issue, int32_t program, uint32_t run) {
@@ -188,7 +222,7 @@ class StreamIssuer final : public Issuer {
   std::vector<std::vector<Issue>> programs_;
   std::vector<device::Stream*> streams_;
   // Of programs, with the timestamps that are in them (none: null), from the first such run on.
-  std::map<std::pair<int32_t, const ProgramTimes*>, std::unique_ptr<device::Graph>> graphs_;
+  std::map<std::pair<int32_t, const ProgramTimes*>, Graphs> graphs_;
   ProgramTimes* times_ = nullptr;  // of the run that is timed, compute's
   std::unique_ptr<StreamTrace> trace_;
   bool uses_graphs_, was_graph_ = false;

@@ -34,17 +34,17 @@ plan::Arg argument(const std::string& name, plan::ArgKind kind, int64_t integer,
 
 // Copies between values, and kernels if they are wanted, each on a stream drawn at random, which
 // waits for the streams that wrote what it reads and used what it overwrites. Values start as their
-// own numbers.
+// own numbers. So many of the first steps, of all, are on stream 0.
 class RandomWork : public HandPlan {
  public:
-  explicit RandomWork(uint32_t seed, bool with_kernels = false)
+  explicit RandomWork(uint32_t seed, bool with_kernels = false, int alone = 0, int all = 80)
       : HandPlan(1, kStreams), with_kernels_(with_kernels), random_(seed) {
     constexpr size_t kValues = 6;
     for (size_t v = 0; v < kValues; ++v)
       values.push_back(tensor("v" + std::to_string(v), base::DType::F32, {kElements}));
-    for (int i = 0; i < 80; ++i) {
+    for (int i = 0; i < all; ++i) {
       const size_t from = draw(kValues), to = draw(kValues);
-      if (from != to) step(from, to, static_cast<int32_t>(draw(kStreams)));
+      if (from != to) step(from, to, i < alone ? 0 : static_cast<int32_t>(draw(kStreams)));
     }
     for (int32_t s = 1; s < kStreams; ++s) follow(0, {s, done_[static_cast<size_t>(s)]});
   }
@@ -201,6 +201,15 @@ TEST(CudaExecutor, TimesWhatComputeDoes) {
     for (const bool graphs : {false, true})
       EXPECT_EQ(after_steps(hand, base::DeviceKind::Cuda, graphs, true), expected)
           << "seed " << seed;
+  }
+}
+
+// A long program whose beginning is kernels of one stream becomes two graphs.
+TEST(CudaExecutor, LongProgramsBecomeTwoGraphs) {
+  for (const bool timed : {false, true}) {
+    const RandomWork hand(7, true, 80, 400);
+    const std::vector<float> expected = after_steps(hand, base::DeviceKind::Cpu);
+    EXPECT_EQ(after_steps(hand, base::DeviceKind::Cuda, true, timed), expected);
   }
 }
 
