@@ -45,37 +45,66 @@ double initial_value(const plan::Initializer& initializer, int64_t index) {
   return 0;
 }
 
+// Numbers that repeat: a table of a large model has hundreds of millions of elements.
+constexpr int64_t kRepeatAfter = 1'000'003;  // a prime, so that rows of a matrix differ
+
+Status fill(const kernel::BoundTensor& target, const plan::Initializer& initializer,
+            const exec::Executor& executor) {
+  const int64_t numel = target.numel(), size = base::byte_size(target.dtype);
+  std::vector<std::byte> block(static_cast<size_t>(std::min(numel, kRepeatAfter) * size));
+  kernel::BoundTensor host = target;
+  host.data = block.data();
+  for (int64_t i = 0; i < std::min(numel, kRepeatAfter); ++i)
+    store(host, i, initial_value(initializer, i));
+  auto* const to = static_cast<std::byte*>(target.data);
+  for (int64_t i = 0; i < numel; i += kRepeatAfter) {
+    const auto bytes = static_cast<size_t>(std::min(numel - i, kRepeatAfter) * size);
+    DC_RETURN_IF_ERROR(executor.device().upload(to + i * size, std::span(block).first(bytes)));
+  }
+  return base::ok_status();
+}
+
+// Moments, and what belongs to no parameter or buffer, start as the memory does: as zeros.
 Status fill_state(const plan::Plan& plan, const exec::Executor& executor) {
   for (const plan::StateEntry& entry : plan.state) {
     const kernel::BoundTensor target = executor.tensor(entry.tensor);
     if (entry.source == plan::StateSource::Data) {
       DC_RETURN_IF_ERROR(executor.device().upload(static_cast<std::byte*>(target.data),
                                                   std::as_bytes(std::span(entry.data))));
+    } else if (entry.source == plan::StateSource::Zeros) {
       continue;
+    } else if (entry.parameter >= 0) {
+      const auto of = static_cast<size_t>(entry.parameter);
+      DC_RETURN_IF_ERROR(fill(target, plan.parameters[of].initializer, executor));
+    } else if (entry.buffer >= 0) {
+      const auto of = static_cast<size_t>(entry.buffer);
+      DC_RETURN_IF_ERROR(fill(target, plan.buffers[of].initializer, executor));
     }
-    if (entry.parameter < 0 && entry.buffer < 0) continue;  // starts as zeros
-    const bool moment = entry.source == plan::StateSource::Zeros;
-    const plan::Initializer initializer =
-        moment ? plan::Initializer{plan::InitKind::Zeros, 0, 0}
-               : (entry.parameter >= 0
-                      ? plan.parameters[static_cast<size_t>(entry.parameter)].initializer
-                      : plan.buffers[static_cast<size_t>(entry.buffer)].initializer);
-    const kernel::HostCopy copy(executor.device(), target);
-    for (int64_t i = 0; i < target.numel(); ++i) {
-      store(copy.tensor(), i, initial_value(initializer, i));
-    }
-    DC_RETURN_IF_ERROR(copy.upload());
   }
   return base::ok_status();
 }
 
-// Every input within its range; integers walk through it. Hyperparameters are those of a step of
-// `ranks`, whose gradients are scaled if there are several.
-Status fill_inputs(const plan::Plan& plan, const std::vector<plan::Input>& inputs,
-                   const exec::Executor& executor, int ranks) {
-  for (const plan::Input& input : inputs) {
-    const kernel::HostCopy copy(executor.device(), executor.tensor(input.tensor));
-    const kernel::BoundTensor& tensor = copy.tensor();
+// What a program is given, made once and uploaded before each run, since an input's slice may be
+// reused within the step. Every input is within its range; integers walk through it.
+// Hyperparameters are those of a step of `ranks`, whose gradients are scaled if there are several.
+class Given {
+ public:
+  Given(const plan::Plan& plan, const std::vector<plan::Input>& inputs,
+        const exec::Executor& executor, int ranks) {
+    for (const plan::Input& input : inputs) {
+      copies_.emplace_back(executor.device(), executor.tensor(input.tensor));
+      fill(input, copies_.back().tensor());
+    }
+    copies_.emplace_back(executor.device(), executor.tensor(plan.hyperparameters));
+    fill_hyperparameters(plan, ranks, copies_.back().as<double>());
+  }
+  Status upload() const {
+    for (const kernel::HostCopy& copy : copies_) DC_RETURN_IF_ERROR(copy.upload());
+    return base::ok_status();
+  }
+
+ private:
+  static void fill(const plan::Input& input, const kernel::BoundTensor& tensor) {
     const double width = input.high > input.low ? input.high - input.low : 1;
     const auto choices = std::max<int64_t>(1, static_cast<int64_t>(width));
     for (int64_t i = 0; i < tensor.numel(); ++i) {
@@ -86,24 +115,24 @@ Status fill_inputs(const plan::Plan& plan, const std::vector<plan::Input>& input
         value = 1;
       store(tensor, i, value);
     }
-    DC_RETURN_IF_ERROR(copy.upload());
   }
-  const kernel::HostCopy copy(executor.device(), executor.tensor(plan.hyperparameters));
-  auto* hyperparameters = copy.as<double>();
-  hyperparameters[base::kHyperGradScale] = 1.0 / ranks;
-  hyperparameters[base::kHyperClipNorm] = 1;
-  hyperparameters[base::kHyperStep] = 1;
-  hyperparameters[base::kHyperLossDivisor] = 1;
-  for (size_t g = 0; g < plan.optimizer.groups.size(); ++g) {
-    double* group =
-        hyperparameters + base::kHyperGroups + base::kHyperPerGroup * static_cast<int64_t>(g);
-    group[base::kGroupLr] = 1e-6;
-    group[base::kGroupBeta1] = 0.9;
-    group[base::kGroupBeta2] = 0.999;
-    group[base::kGroupEps] = 1e-8;
+  static void fill_hyperparameters(const plan::Plan& plan, int ranks, double* hyperparameters) {
+    hyperparameters[base::kHyperGradScale] = 1.0 / ranks;
+    hyperparameters[base::kHyperClipNorm] = 1;
+    hyperparameters[base::kHyperStep] = 1;
+    hyperparameters[base::kHyperLossDivisor] = 1;
+    for (size_t g = 0; g < plan.optimizer.groups.size(); ++g) {
+      double* group =
+          hyperparameters + base::kHyperGroups + base::kHyperPerGroup * static_cast<int64_t>(g);
+      group[base::kGroupLr] = 1e-6;
+      group[base::kGroupBeta1] = 0.9;
+      group[base::kGroupBeta2] = 0.999;
+      group[base::kGroupEps] = 1e-8;
+    }
   }
-  return copy.upload();
-}
+
+  std::vector<kernel::HostCopy> copies_;
+};
 
 Status first_failure(const Status& mine, comm::Communicator& control) {
   const int32_t failed = mine.ok() ? 0 : 1;
@@ -136,9 +165,11 @@ std::vector<Timed> timed_programs(const plan::Plan& plan) {
   return list;
 }
 
-// Work for so long raises the clocks of a GPU that had nothing to do; on a CPU figures are
-// steadier.
-constexpr int64_t kWarmupNs = 50'000'000;
+// Work for so long raises the clocks of a GPU that had nothing to do, and lowers those of one that
+// comes to the limit of its power; on a CPU figures are steadier.
+constexpr int64_t kWarmupNs = 50'000'000, kWarmupOfGpuNs = 500'000'000;
+// For so long a GPU works before each replay, since its clocks rise again where the host is slow.
+constexpr int64_t kBetweenNs = 20'000'000;
 
 // A GPU waits at timestamps, for longer than those in a row show. What all instructions take
 // together more than the program without timestamps is taken off them, each the same.
@@ -159,24 +190,32 @@ void take_off(Samples& samples, int64_t program_ns) {
 Result<Samples> replay(const plan::Plan& plan, const Timed& timed, exec::Executor& executor,
                        int ranks, const TimingOptions& options, const Progress& progress) {
   Samples samples(plan.programs[static_cast<size_t>(timed.program)].instructions.size());
-  const auto once = [&]() -> Result<std::vector<int64_t>> {
-    // An input's slice may be reused within the step.
-    DC_RETURN_IF_ERROR(fill_inputs(plan, *timed.inputs, executor, ranks));
-    return executor.time(timed.program);
+  const bool is_gpu = executor.device().kind() == base::DeviceKind::Cuda;
+  const Given given(plan, *timed.inputs, executor, ranks);
+  const auto work_for = [&](int64_t nanoseconds) -> Status {
+    for (const int64_t begin = exec::TraceRecorder::now();
+         exec::TraceRecorder::now() - begin < nanoseconds;) {
+      DC_RETURN_IF_ERROR(given.upload());
+      DC_RETURN_IF_ERROR(executor.run(timed.program, {}));
+    }
+    return base::ok_status();
   };
-  for (const int64_t begin = exec::TraceRecorder::now();
-       exec::TraceRecorder::now() - begin < kWarmupNs;)
-    DC_RETURN_IF_ERROR(once().status());
+  const auto ready = [&]() -> Status {
+    if (is_gpu) DC_RETURN_IF_ERROR(work_for(kBetweenNs));
+    return given.upload();
+  };
+  DC_RETURN_IF_ERROR(work_for(is_gpu ? kWarmupOfGpuNs : kWarmupNs));
   for (int round = 0; round < options.warmup + options.repeats; ++round) {
-    DC_ASSIGN_OR_RETURN(const std::vector<int64_t> times, once());
+    DC_RETURN_IF_ERROR(ready());
+    DC_ASSIGN_OR_RETURN(const std::vector<int64_t> times, executor.time(timed.program));
     for (size_t i = 0; i < times.size() && round >= options.warmup; ++i)
       samples[i].push_back(times[i]);
     progress(static_cast<double>(round + 1) / (options.warmup + options.repeats), "kernels");
   }
-  if (executor.device().kind() == base::DeviceKind::Cuda) {
+  if (is_gpu) {
     std::vector<int64_t> whole;
     for (int round = 0; round < options.repeats; ++round) {
-      DC_RETURN_IF_ERROR(fill_inputs(plan, *timed.inputs, executor, ranks));
+      DC_RETURN_IF_ERROR(ready());
       DC_ASSIGN_OR_RETURN(whole.emplace_back(), executor.time_program(timed.program));
     }
     take_off(samples, median_of(whole));

@@ -12,7 +12,7 @@ import sys
 import time
 import traceback
 
-from gpu_benchmark import EarlyCompilation, benchmark, start
+from gpu_benchmark import benchmark, start, tuned
 from gpu_faults import faults
 from gpu_memory import memory
 from gpu_predictions import offload, predictions
@@ -23,7 +23,6 @@ from gpu_training import ranks, sanitizer, training
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SECONDS = 525  # of all
-MOST_WAIT_S = 15  # for PyTorch's early compilation, when the first timed stage begins
 
 
 def machine(runner):
@@ -39,8 +38,7 @@ def machine(runner):
     return runner.gpus > 0 and figures["libraries"]["nvrtc"] is not None, figures
 
 
-STAGES = (machine, start, device, training, kernels, samples, ranks, faults, sanitizer, profile, predictions, offload, memory, benchmark)
-TIMED = (profile, predictions, offload, memory, benchmark)  # nothing else may run meanwhile
+STAGES = (machine, start, device, training, kernels, samples, ranks, faults, sanitizer, profile, benchmark, memory, offload, predictions, tuned)
 
 
 def write(out, report):
@@ -68,7 +66,7 @@ def run_stage(stage, runner, report, out):
         write(out, report)
 
     try:
-        ok, figures = stage(runner, note) if stage is benchmark else stage(runner)
+        ok, figures = stage(runner, note) if stage in (benchmark, tuned) else stage(runner)
     except Exception as error:  # the other stages are worth more than this one
         traceback.print_exc()
         ok, figures = False, {**row["figures"], "error": f"{type(error).__name__}: {error}"}
@@ -94,13 +92,7 @@ def main():
     os.makedirs(arguments.out, exist_ok=True)
     runner = Runner(arguments.bundle, arguments.double, arguments.seconds, arguments.out)
     report = {"is_double": bool(arguments.double), "stages": []}
-    ok, early = [], None
-    for stage in chosen:
-        if early and stage in TIMED:
-            report["early_compilation"], early = early.end(MOST_WAIT_S), None
-        ok.append(run_stage(stage, runner, report, arguments.out))
-        if stage is start and benchmark in chosen and not runner.double:
-            early = EarlyCompilation(runner)
+    ok = [run_stage(stage, runner, report, arguments.out) for stage in chosen]
     runner.close()
     return 0 if all(ok) else 1
 

@@ -92,7 +92,6 @@ def main():
     parser.add_argument("--layers", type=int, default=SHAPE["num_hidden_layers"], help="of the config")
     parser.add_argument("--kind", choices=("eager", "reduce-overhead", "max-autotune-no-cudagraphs"))
     parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--compile-only", action="store_true", help="one step, which fills the caches")
     arguments = parser.parse_args()
     if arguments.write_config:
         with open(arguments.write_config, "w") as file:
@@ -108,7 +107,7 @@ def main():
     optimizer = torch.optim.AdamW(masters, lr=1e-4, fused=True)
     loss_of = model if arguments.kind == "eager" else torch.compile(model, mode=arguments.kind)
     times, first = [], 0.0
-    for step in range(1 if arguments.compile_only else arguments.steps + 3):
+    for step in range(arguments.steps + 3):
         tokens = torch.randint(0, SHAPE["vocab_size"], (BATCH, LENGTH), device="cuda")
         torch.cuda.synchronize()
         begin = time.perf_counter()

@@ -6,6 +6,7 @@ import os
 
 from gpu_runner import Failed
 
+BATCHES = 8  # of samples, at once
 EXPRESSIONS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tests", "data", "fused_expressions.txt")
 # What asks a double to fail or is of it alone; what needs oneDNN or NCCL, which the bundle does not have; f64, whose functions are the library's on a GPU, with
 # other last bits.
@@ -93,4 +94,5 @@ def samples(runner):
     environment = {} if runner.double else {"DCC_SLOW_TESTS": "1"}
     environment |= {f"DCC_{name.upper()}_SAMPLES": runner.program("tests", name + "_samples.txt") for name in ("aten", "native")}
     program = runner.program("tests", "cuda_samples_test")
-    return run_tests(runner, program, list(tests_of(runner, program).values()), 100, environment, at_once=4)
+    every = [test for tests in tests_of(runner, program).values() for test in tests]
+    return run_tests(runner, program, [every[i::BATCHES] for i in range(BATCHES)], 100, environment, at_once=BATCHES)
