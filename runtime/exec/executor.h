@@ -71,9 +71,9 @@ class Executor {
     int64_t exposed_ns = 0;  // compute waited: for other streams, or in collectives on its stream
   };
   virtual CommunicationTime communication_time() const = 0;  // between runs
-  // How long the device worked while the host waited for it or did the work of `meanwhile`, since
-  // prepare. A `meanwhile` that outlasts the device does not count. 0 where the host's cores are
-  // the device.
+  // How long the device worked while the host waited for it, launched the rest of a step that had
+  // begun, or did the work of `meanwhile`, since prepare. What outlasts the device does not count.
+  // 0 where the host's cores are the device.
   virtual int64_t waited_ns() const = 0;
   struct ProviderCounts {
     int aten = 0, native = 0, fused = 0, collectives = 0, copies = 0;

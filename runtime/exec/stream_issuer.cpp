@@ -89,7 +89,7 @@ class StreamIssuer final : public Issuer {
     ++what.runs;
     if (trace_ != nullptr) trace_->begin_run(program, what.runs, as_graph);
     DC_RETURN_IF_ERROR(as_graph ? launch(program, what.runs) : issue_all(program, what.runs));
-    work_meanwhile(meanwhile);
+    work_meanwhile(as_graph ? device_works_from_ : Clock::now(), meanwhile);
     return as_graph || what.leaves_running ? finish(0) : finish();
   }
 
@@ -104,21 +104,22 @@ class StreamIssuer final : public Issuer {
   int64_t waited_ns() const override { return waited_.count(); }
 
  private:
+  using Clock = std::chrono::steady_clock;
   using Graphs = std::vector<std::unique_ptr<device::Graph>>;  // in their order
 
-  void work_meanwhile(const Executor::Meanwhile& work) {
-    const auto begin = std::chrono::steady_clock::now();
+  // `begin`: from then on the device had work.
+  void work_meanwhile(Clock::time_point begin, const Executor::Meanwhile& work) {
     if (at_end_) at_end_(bound_.stream(0));
     if (work) work();
-    const auto spent = std::chrono::steady_clock::now() - begin;
+    const auto spent = Clock::now() - begin;
     if (!bound_.stream(0).is_at_rest()) waited_ += spent;
   }
 
   // A collective that was ended before its time leaves its stream without an error.
   Status finish(size_t stream) {
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = Clock::now();
     Status status = bound_.stream(stream).drain();
-    waited_ += std::chrono::steady_clock::now() - begin;
+    waited_ += Clock::now() - begin;
     if (status.ok()) status = bound_.collectives_health();
     return status.ok() ? failure_.status() : fail(std::move(status));
   }
@@ -156,7 +157,9 @@ class StreamIssuer final : public Issuer {
     }
     Graphs& graphs = graphs_[{program, times_}];
     if (graphs.empty()) DC_RETURN_IF_ERROR(record(program, run, graphs));
-    for (const std::unique_ptr<device::Graph>& graph : graphs) graph->launch(bound_.stream(0));
+    graphs.front()->launch(bound_.stream(0));
+    device_works_from_ = Clock::now();
+    for (size_t i = 1; i < graphs.size(); ++i) graphs[i]->launch(bound_.stream(0));
     bound_.signal_later_runs(program, bound_.stream(0), run);
     return base::ok_status();
   }
@@ -218,6 +221,7 @@ class StreamIssuer final : public Issuer {
   Executor::Observer observer_;
   Executor::AtEnd at_end_;
   std::chrono::nanoseconds waited_{0};
+  Clock::time_point device_works_from_;  // the first graph of this run was launched
   RunFailure failure_;
   std::vector<std::vector<Issue>> programs_;
   std::vector<device::Stream*> streams_;
