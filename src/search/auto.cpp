@@ -68,6 +68,7 @@ class Search {
     DC_RETURN_IF_ERROR(descent_.run());
     trials().set_effort(trials().spent() + kept_for_end());
     DC_RETURN_IF_ERROR(refine());
+    trials().take_fastest();
     DC_RETURN_IF_ERROR(try_earlier());
     return named_.try_smallest();
   }
@@ -104,7 +105,7 @@ class Search {
 
   // Of effort, as Trials counts it.
   int parts() const { return state_.asked().effort * Trials::kWorkOfOne; }
-  int kept_for_end() const { return std::min(state_.asked().effort / 8, 3) * Trials::kWorkOfOne; }
+  int kept_for_end() const { return std::min(state_.asked().effort / 8, 5) * Trials::kWorkOfOne; }
 
   // A budget that the bound says is out of reach, and the smallest plan too.
   bool is_refused() const { return smallest_ && smallest_->bytes > state_.options().memory()->v; }
@@ -206,8 +207,12 @@ class Search {
     }
     return {};
   }
+  // What it plans for less may come from another chain, whose addresses needed that: so first all
+  // of the budget.
   Status exchange_longer(const Candidate& from) {
     const Chain longer = with(from.chain, *find_exchanges(from.chain)->pass, kLastExchanges);
+    if (from.planned < state_.options().memory())
+      DC_RETURN_IF_ERROR(state_.try_whole(longer).status());
     return state_.try_next({longer, from.planned}).status();
   }
 

@@ -59,6 +59,7 @@ Result<MaybeScore> Trials::try_once(const Candidate& candidate) {
     if (const Status sound = ir::verify(*made, made->stage); !sound.ok())
       return nothing_of(candidate.chain, sound);
     best_ = {score, candidate};
+    if (score.fits && (fastest_.empty() || score.time < fastest_.score.time)) fastest_ = best_;
   }
   latest_[text] = {score, candidate};
   if (score.fits) {
@@ -157,6 +158,12 @@ void Trials::take_back(const Aside& aside) {
   least_ = std::min(least_, aside.least);
   const Trial found = std::exchange(best_, aside.best);
   if (!found.empty() && wins(found.score)) best_ = found;
+}
+
+void Trials::take_fastest() {
+  if (fastest_.empty() || !best_.score.fits) return;
+  const int64_t fastest = fastest_.score.time.v;
+  if (best_.score.time.v > fastest + fastest / kEqualParts) best_ = fastest_;
 }
 
 std::optional<Candidate> Trials::next_to_expand(int64_t percent, std::optional<Keeping> within) {

@@ -62,6 +62,10 @@ class Trials {
   };
   Aside set_aside();
   void take_back(const Aside& aside);
+  // Takes the fastest of those that were the best, where the best is more than one part in
+  // `kEqualParts` slower for less communication.
+  static constexpr int64_t kEqualParts = 4000;
+  void take_fastest();
   // Forgets the best, or takes another as it.
   Trial exchange_best(Trial other) { return std::exchange(best_, std::move(other)); }
 
@@ -139,7 +143,7 @@ class Trials {
   std::array<int, std::size(kFusions)> expanded_{};  // by way of fusing: taken from these
   std::vector<Trial> too_large_;                     // by a little
   std::set<std::array<int64_t, 3>> costs_;           // time, communication and bytes of what fits
-  Trial best_;
+  Trial best_, fastest_;  // the latter of those that were the best and fit
   std::array<Trial, kKeepings> best_of_;
   base::Nanos bound_;
   base::Nanos slowest_{INT64_MAX};  // that a result within the budget may be
