@@ -66,7 +66,7 @@ class Search {
     DC_RETURN_IF_ERROR(descent_.run_otherwise(std::min(otherwise, end - trials().spent())));
     trials().set_effort(end);
     DC_RETURN_IF_ERROR(descent_.run());
-    trials().set_effort(trials().spent() + kept_for_end());
+    trials().set_effort(trials().spent() + kept_for_end() + more_for_end());
     DC_RETURN_IF_ERROR(refine());
     trials().take_fastest();
     DC_RETURN_IF_ERROR(try_earlier());
@@ -105,7 +105,10 @@ class Search {
 
   // Of effort, as Trials counts it.
   int parts() const { return state_.asked().effort * Trials::kWorkOfOne; }
-  int kept_for_end() const { return std::min(state_.asked().effort / 8, 5) * Trials::kWorkOfOne; }
+  int kept_for_end() const { return std::min(state_.asked().effort / 8, 3) * Trials::kWorkOfOne; }
+
+  // Beyond the effort, since a descent that ends earlier is another one.
+  int more_for_end() const { return std::min(state_.asked().effort / 8, 2) * Trials::kWorkOfOne; }
 
   // A budget that the bound says is out of reach, and the smallest plan too.
   bool is_refused() const { return smallest_ && smallest_->bytes > state_.options().memory()->v; }
@@ -199,6 +202,9 @@ class Search {
       return state_.score().fits ? descent_.plan_for_less(before) : Status();
     const Score best = state_.score();
     DC_RETURN_IF_ERROR(exchange_longer(before));
+    const Candidate fastest = trials().fastest().candidate;
+    if (find_exchanges(fastest.chain) && fastest.chain != before.chain)
+      DC_RETURN_IF_ERROR(exchange_longer(fastest));
     for (const Keeping other : {Keeping::Jointly, Keeping::Parameters, Keeping::AllActivations}) {
       const Trial& near = trials().best_of(other);
       if (other != keeping_of(before.chain) && !near.empty() && near.score != best &&

@@ -50,16 +50,17 @@ Result<MaybeScore> Trials::try_once(const Candidate& candidate) {
   const Result<ir::Step> made = steps_.made(candidate);
   if (!made.ok()) return nothing_of(candidate.chain, made.status());
   Score score = evaluate(*made);
-  if (options_.memory() && score.fits && wins(score)) {
+  const auto may_be_result = [&] { return wins(score) || is_fastest(score); };
+  if (options_.memory() && score.fits && may_be_result()) {
     if (const Status laid = lay_out(*made, score); !laid.ok())
       return nothing_of(candidate.chain, laid);
   }
-  if (wins(score)) {
+  if (may_be_result()) {
     // Only what would be the result is verified: that is a few of many.
     if (const Status sound = ir::verify(*made, made->stage); !sound.ok())
       return nothing_of(candidate.chain, sound);
-    best_ = {score, candidate};
-    if (score.fits && (fastest_.empty() || score.time < fastest_.score.time)) fastest_ = best_;
+    if (is_fastest(score)) fastest_ = {score, candidate};
+    if (wins(score)) best_ = {score, candidate};
   }
   latest_[text] = {score, candidate};
   if (score.fits) {
@@ -211,6 +212,11 @@ bool Trials::wins(const Score& score) const {
   // Several ties in turn must not add up.
   const bool is_slow = score.time > slowest_ || Score::differ(score.time.v, least_.v);
   return score.better_than(best_.score) && !(score.fits && is_slow && score.time > least_);
+}
+
+bool Trials::is_fastest(const Score& score) const {
+  return score.fits && score.time <= slowest_ &&
+         (fastest_.empty() || score.time < fastest_.score.time);
 }
 
 // Then no plan of the chain fits, whatever the passes do. The first chain is tried all the same: a

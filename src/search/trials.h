@@ -62,9 +62,10 @@ class Trials {
   };
   Aside set_aside();
   void take_back(const Aside& aside);
-  // Takes the fastest of those that were the best, where the best is more than one part in
-  // `kEqualParts` slower for less communication.
+  // The fastest that fits, whatever it communicates; taken as the best where that is more than one
+  // part in `kEqualParts` slower.
   static constexpr int64_t kEqualParts = 4000;
+  const Trial& fastest() const { return fastest_; }
   void take_fastest();
   // Forgets the best, or takes another as it.
   Trial exchange_best(Trial other) { return std::exchange(best_, std::move(other)); }
@@ -125,6 +126,7 @@ class Trials {
 
  private:
   bool wins(const Score& score) const;
+  bool is_fastest(const Score& score) const;
   base::Result<bool> state_alone_is_too_large(const passes::Chain& chain);
   base::Result<bool> cannot_fit(const passes::Chain& chain);
   base::Status lay_out(const ir::Step& step, Score& score);
@@ -143,7 +145,7 @@ class Trials {
   std::array<int, std::size(kFusions)> expanded_{};  // by way of fusing: taken from these
   std::vector<Trial> too_large_;                     // by a little
   std::set<std::array<int64_t, 3>> costs_;           // time, communication and bytes of what fits
-  Trial best_, fastest_;  // the latter of those that were the best and fit
+  Trial best_, fastest_;
   std::array<Trial, kKeepings> best_of_;
   base::Nanos bound_;
   base::Nanos slowest_{INT64_MAX};  // that a result within the budget may be
