@@ -29,8 +29,8 @@ constexpr const char* kFooter =
     "  dcc profile model.pt2 -n 2 -o prof.json\n"
     "  dcc compile model.pt2 --profile prof.json --world 2 -o plan.dcp\n"
     "\n"
-    "Exit codes: 0 ok, 1 check failed, 64 usage, 65 bad input, 66 missing input, 69 no backend or "
-    "peer, 70 bug in dcc,\n"
+    "Exit codes: 0 ok, 64 usage, 65 bad input, 66 missing input, 69 no backend or peer, 70 bug in "
+    "dcc,\n"
     "73 cannot write, 74 I/O, 76 mismatch, 77 not permitted, 78 bad configuration, 80 over the "
     "memory budget,\n"
     "81 unsupported operator; of profile also 82 collective timeout, 83 a peer died, 128 + N ended "
@@ -229,6 +229,12 @@ void add_simulate(CLI::App& app, dc::cli::SimulateArguments& a) {
   add_compile_options(sub, a.options);
   for (const char* replaced : {"--world", "--grad-accum", "--memory"})
     sub->remove_option(sub->get_option(replaced));
+  for (CLI::Option* option : sub->get_options()) {
+    const std::string name = option->get_name();
+    if (name != "--help" && name != "--profile" && name != "--fusion-estimator" &&
+        !option->get_positional())
+      option->group("For an archive; a plan refuses them");
+  }
   sub->add_option("--world", a.worlds, "Numbers of ranks; others than a plan's need --model")
       ->type_name("N,...");
   sub->add_option("--grad-accum", a.accumulations,

@@ -44,7 +44,7 @@ END
 chmod +x "$out/bin/srun" "$out/bin/scontrol"
 
 export SLURM_JOB_ID=77 SLURM_NTASKS=2 SLURM_NNODES=1 SLURM_JOB_NODELIST=here REQUEUED=$out/requeued
-export PLAN=$out/mlp.dcp WEIGHTS=$out/mlp.pt2 RUN=$out/run
+export DCRUN=$root/build/bin/dcrun PLAN=$out/mlp.dcp WEIGHTS=$out/mlp.pt2 RUN=$out/run
 newest() { find "$RUN" -maxdepth 1 -name 'step-*' 2>/dev/null | sort | tail -n 1; }
 starts=0 before=
 for event in "time limit" "lost node" "time limit" none; do

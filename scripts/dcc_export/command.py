@@ -32,8 +32,8 @@ def _parser():
     source.add_argument("--preset", metavar="NAME", help=", ".join(NAMES))
     source.add_argument("--hf-config", metavar="FILE_OR_DIR", help="a transformers config.json")
     parser.add_argument("-o", dest="output", metavar="MODEL.pt2", required=True)
-    parser.add_argument("--batch", type=_positive, metavar="B", help="rows per micro-batch")
-    parser.add_argument("--seq", type=_positive, metavar="S", help="tokens per row")
+    parser.add_argument("--batch", type=_positive, metavar="B", help="rows per micro-batch; default 2, or the preset's own (llama-3-8b: 1)")
+    parser.add_argument("--seq", type=_positive, metavar="S", help="tokens per row; default 32, or the preset's own (llama-3-8b: 2048)")
     parser.add_argument("--image-size", type=_positive, metavar="N", help="pixels of a picture's side; default the config's")
     parser.add_argument("--labels", choices=LABELS, help="which tokens the labels are; needed where the export cannot find out")
     parser.add_argument("--dynamic", metavar="DIMS", default="", help="batch, seq or batch,seq: sizes given to dcc compile --dim")
@@ -41,7 +41,7 @@ def _parser():
     parser.add_argument("--seed", type=int, default=0, metavar="N")
     parser.add_argument("--headless", action="store_true", help="graph and shapes, no weights")
     parser.add_argument("--attention", choices=("cpu", "cuda-flash"), default="cpu")
-    parser.add_argument("--dropout", type=_probability, default=0.0, metavar="P")
+    parser.add_argument("--dropout", type=_probability, metavar="P", help="rate of every dropout of the model; default 0, whatever the config says")
     parser.add_argument("--eval", action="store_true", help="also write the forward in eval mode, for dcrun --eval-every")
     parser.add_argument("--no-check", action="store_true", help="do not compare with eager")
     return parser
@@ -95,7 +95,7 @@ def _without_rule(names):
 
 
 def _run(arguments):
-    from . import presets
+    from . import hf, presets
     from .attempts import export_workload
     from .training_step import Options
 
@@ -110,9 +110,12 @@ def _run(arguments):
         image_size=arguments.image_size,
         labels=arguments.labels,
         attention=arguments.attention,
-        dropout=arguments.dropout,
+        dropout=arguments.dropout or 0.0,
         headless=arguments.headless,
         dynamic=arguments.dynamic,
         evaluates=arguments.eval,
     )
-    return export_workload(options, arguments.output, arguments.preset, arguments.hf_config, not arguments.no_check)
+    report = export_workload(options, arguments.output, arguments.preset, arguments.hf_config, not arguments.no_check)
+    if arguments.hf_config and arguments.dropout is None:
+        report.notes = report.notes + hf.dropout_notes(hf.read_config(arguments.hf_config))
+    return report

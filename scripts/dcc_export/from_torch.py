@@ -22,8 +22,8 @@ def convert(archived, optimizer_file, folder, *, key=None, weights_file=None, na
     saved = optimizer_state_dict(optimizer_file, key)
     groups = saved["param_groups"]
     kind = _kind(groups, optimizer_file, archived)
-    if names is None and all("param_names" in group for group in groups):
-        names = [name for group in groups for name in group["param_names"]]
+    if names is None:
+        names = _own_names(groups)
     order = order_of(archived, [len(group["params"]) for group in groups], names)
     entries = {}
     for group, group_names in zip(groups, order, strict=True):
@@ -51,6 +51,18 @@ def convert(archived, optimizer_file, folder, *, key=None, weights_file=None, na
         ),
     )
     return path, state.notes + _settings(groups)
+
+
+def _own_names(groups):
+    """The names of all parameters in the optimizer's order, where the file has them: torch.distributed.checkpoint has names in the
+    place of numbers, an optimizer that was given named_parameters() saves both. Else None.
+    """
+    held = [number for group in groups for number in group["params"]]
+    if held and all(isinstance(number, str) for number in held):
+        return held
+    if all("param_names" in group for group in groups):
+        return [name for group in groups for name in group["param_names"]]
+    return None
 
 
 def optimizer_state_dict(path, key):

@@ -11,7 +11,7 @@ import torch
 from . import experts, separate_experts, unknown_keys
 from .errors import MISSING, ExportError
 from .headless import compute_buffers
-from .randomness import set_rates
+from .randomness import dropout_rates, set_rates
 from .stock import Stock
 from .tasks import find_task, require_fitting
 from .training_step import Workload
@@ -50,6 +50,15 @@ def build(values, options, attention=None):
     limits = experts.notes(config, options.batch * (options.seq or 1))
     stock = Stock(values, task, options.seed, altered=options.dropout > 0 or bool(limits))
     return Workload(module, inputs, roles, notes=notes + limits, stock=stock)
+
+
+def dropout_notes(values):
+    """A sentence for people if a config dict has dropout, of which the step has as much as --dropout says."""
+    rates = dropout_rates(make_config(values))
+    if not rates:
+        return []
+    shown = ", ".join(f"{name} {rate:g}" for name, rate in list(rates.items())[:3]) + (", ..." if len(rates) > 3 else "")
+    return [f"the config's dropout ({shown}) is left out of the step; --dropout P gives every dropout the rate P"]
 
 
 def make_config(values):

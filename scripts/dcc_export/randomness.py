@@ -28,8 +28,27 @@ def set_rates(config, probability):
         if isinstance(value, PreTrainedConfig):
             set_rates(value, probability)
         elif "drop" in name and not isinstance(value, bool):
-            elements = "dropout" in name or name.endswith("pdrop")
-            _set(config, name, value, probability if elements else 0.0)
+            _set(config, name, value, probability if _is_of_elements(name) else 0.0)
+
+
+def dropout_rates(config):
+    """{name: rate} of what `set_rates` gives a probability and has one above 0, in a transformers config and its parts."""
+    from transformers import PreTrainedConfig
+
+    found = {}
+    for name, value in vars(config).items():
+        if isinstance(value, PreTrainedConfig):
+            found.update(dropout_rates(value))
+        elif _is_of_elements(name):
+            numbers = [v for v in (value if isinstance(value, list) else [value]) if isinstance(v, (int, float)) and not isinstance(v, bool)]
+            if max(numbers, default=0) > 0:
+                found[name] = max(numbers)
+    return found
+
+
+def _is_of_elements(name):
+    """Whether a key is the rate of a dropout: others that have "drop" in their name skip whole layers or paths."""
+    return "dropout" in name or name.endswith("pdrop")
 
 
 def _set(config, name, value, rate):

@@ -17,10 +17,9 @@ namespace dc::base {
 
 // The value is the process exit code.
 enum class ErrorKind : int {
-  Difference = 1,     // a difference was found or a check failed
   Usage = 64,         // wrong command line
   BadInput = 65,      // an input file is malformed
-  MissingInput = 66,  // an input file does not exist
+  MissingInput = 66,  // an input file does not exist, or may not be read
   Unavailable = 69,   // no backend or peer
   Internal = 70,      // our bug
   CannotWrite = 73,   // an output cannot be created

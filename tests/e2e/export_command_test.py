@@ -79,10 +79,26 @@ class CommandTest(ExportTest):
                 self.assertEqual(found, 65, printed)
                 self.assertEqual(len(printed.strip().splitlines()), 1, printed)
 
-    def exported(self, **values):
+    def exported(self, *arguments, **values):
         with open(self.path("config.json"), "w") as file:
             json.dump(values, file)
-        return run_command("--hf-config", self.folder, "--seq", "8", "--no-check", "-o", self.path())
+        return run_command("--hf-config", self.folder, "--seq", "8", "--no-check", "-o", self.path(), *arguments)
+
+    def test_dropout_of_the_config_is_left_out_with_a_note(self):
+        """Unless --dropout says how much the step has, or the config has none."""
+        gpt2 = {"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": 32, "n_positions": 16}
+        none = {"resid_pdrop": 0.0, "embd_pdrop": 0, "attn_pdrop": 0.0, "summary_first_dropout": 0.0}
+        note = "note: the config's dropout (resid_pdrop 0.2) is left out of the step"
+        for values, arguments, expected in (
+            ({**none, "resid_pdrop": 0.2}, (), True),
+            ({**none, "resid_pdrop": 0.2}, ("--dropout", "0"), False),
+            (none, (), False),
+        ):
+            with self.subTest(values, arguments=arguments):
+                code, said = self.exported(*arguments, **gpt2, **values)
+                self.assertEqual(code, 0, said)
+                self.assertEqual(note in said, expected, said)
+                self.assertEqual("dropout" in said, expected, said)
 
     def test_heads_that_are_not_exported(self):
         """A config is exported as what it names, or not at all."""

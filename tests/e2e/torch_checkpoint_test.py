@@ -13,6 +13,7 @@ import unittest
 
 import torch
 from safetensors.torch import save_file
+from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
 
 import checkpoints
 import jobs
@@ -145,6 +146,24 @@ class ToDcrunTest(ConversionTest):
             expected = self.run_.state()
             for name, value in as_state(checkpoints.newest(self.path("run"))).items():
                 self.assertTrue(torch.equal(value, expected[name]), name)
+
+    def test_names_in_place_of_numbers(self):
+        """What torch.distributed.checkpoint makes of an optimizer's state: parameters by name, here in another order than the module's."""
+        self.export()
+        module = self.run_.module
+        self.run_.optimizer = torch.optim.AdamW([p for p in reversed(list(module.parameters())) if p.requires_grad], lr=1e-2)
+        self.run_.train(data_of(self.run_.inputs, 1, 1), 1, 1)
+        state = get_optimizer_state_dict(module, self.run_.optimizer)
+        self.assertTrue(all(isinstance(name, str) for name in state["param_groups"][0]["params"]))
+        self.converted(self.archive, self.saved(state), "-o", self.path("run"), "--weights", self.saved(module.state_dict(), "w.pt"))
+        expected = self.run_.state()
+        for name, value in as_state(checkpoints.newest(self.path("run"))).items():
+            self.assertTrue(torch.equal(value, expected[name]), name)
+        state["param_groups"][0]["params"] = [f"module.{name}" for name in state["param_groups"][0]["params"]]
+        state["state"] = {f"module.{name}": value for name, value in state["state"].items()}
+        code, said = self.convert(self.archive, self.saved(state), "-o", self.path("other"))
+        self.assertEqual(code, 65, said)
+        self.assertIn("there is no parameter module.", said)
 
     def test_sgd(self):
         run = Run("sgd")
