@@ -282,10 +282,11 @@ struct Input {
   int32_t tensor = -1;
   bool next = false;     // Labels: the token after each position, because the model does not shift
   bool guessed = false;  // the range says what to draw; a file may hold other numbers
+  int64_t ignored = base::kIgnoredLabel;  // Labels and Class: what the loss leaves out
   bool operator==(const Input&) const = default;
 };
 DC_FIELDS(Input, DC_FIELD(name), DC_FIELD(role), DC_FIELD(low), DC_FIELD(high), DC_FIELD(tensor),
-          DC_FIELD(next), DC_FIELD(guessed));
+          DC_FIELD(next), DC_FIELD(guessed), DC_FIELD(ignored));
 
 struct OptimizerGroup {
   std::string match;

@@ -6,6 +6,6 @@
 namespace dc::runtime::plan {
 
 inline constexpr uint16_t kSchemaMajor = 3;
-inline constexpr uint16_t kSchemaMinor = 1;
+inline constexpr uint16_t kSchemaMinor = 2;
 
 }  // namespace dc::runtime::plan

@@ -129,8 +129,9 @@ void JsonDump::value(const plan::ArchiveRecord& r) {
 }
 
 void JsonDump::fields(const plan::Input& i) {
-  all<plan::kFields<plan::Input>>(i, {"next", "guessed"});
+  all<plan::kFields<plan::Input>>(i, {"next", "guessed", "ignored"});
   if (i.guessed) w_.field("guessed", true);
+  if (i.ignored != base::kIgnoredLabel) w_.field("ignored", i.ignored);
   if (i.role == plan::InputRole::Labels) w_.field("labels", i.next ? "next" : "same");
 }
 

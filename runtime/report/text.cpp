@@ -186,7 +186,9 @@ void TextDump::input(const plan::Input& i) {
   raw("input ").word(i.name).raw(" ").id(i.tensor).raw(" role=").raw(plan::name(i.role));
   raw(" range=[").real(i.low).raw(",").real(i.high).raw(i.next ? "] labels=next" : "]");
   raw(i.guessed ? " guessed" : "");
-  rest<plan::kFields<plan::Input>>(i, {"name", "tensor", "role", "low", "high", "next", "guessed"})
+  if (i.ignored != base::kIgnoredLabel) raw(" ignored=").number(i.ignored);
+  rest<plan::kFields<plan::Input>>(
+      i, {"name", "tensor", "role", "low", "high", "next", "guessed", "ignored"})
       .raw("\n");
 }
 

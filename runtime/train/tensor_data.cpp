@@ -14,8 +14,6 @@ using base::Status;
 using base::archive::SafeTensor;
 using base::archive::SafetensorsFile;
 
-constexpr int64_t kIgnoredLabel = -100;  // PyTorch's ignore_index
-
 // One tensor [samples, ...] per input name; positions may be absent.
 class TensorData final : public SampledData {
  public:
@@ -145,7 +143,7 @@ class TensorData final : public SampledData {
     for (int64_t e = 0; e < length; ++e) {
       const int64_t value = kernel::load_integer(dtype, from + e * base::byte_size(dtype));
       const auto real = static_cast<double>(value);
-      if ((real >= input.low && real < input.high) || (may_ignore && value == kIgnoredLabel)) {
+      if ((real >= input.low && real < input.high) || (may_ignore && value == input.ignored)) {
         continue;
       }
       return bad("value " + std::to_string(value) + " of '" + input.name + "' in sample " +

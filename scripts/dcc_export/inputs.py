@@ -10,6 +10,7 @@ from .errors import ExportError
 from .index_use import index_use
 
 LABELS = ("same", "next")  # which tokens labels are; see labels.py
+IGNORED = -100  # PyTorch's ignore_index unless a loss has another one
 _COUNTING = ("mask", "attn_mask", "input_mask", "loss_mask")  # names of integers, ones where something counts
 ROLES = ("tokens", "labels", "mask", "positions", "class", "float")
 
@@ -37,11 +38,12 @@ def _describe(name, node, example, given):
     guessed = not {"low", "high"} <= set(given) and not bounded
     if not {"low", "high"} <= set(given):
         flags = not use and _are_flags(name, example)
-        range_ = _with_ignored(name, *_range(role, example, 2 if flags else use and use.bound), use and use.ignored)
-        given = {**dict(zip(("low", "high"), range_)), **given}
+        given = {**dict(zip(("low", "high"), _range(role, example, 2 if flags else use and use.bound))), **given}
     described = {"name": name, "role": role, "low": given["low"], "high": given["high"]}
     if guessed:
         described["guessed"] = True
+    if use and use.ignored not in (None, IGNORED):
+        described["ignored"] = use.ignored
     if "labels" in given:
         if role != "labels" or given["labels"] not in LABELS:
             raise ExportError(f"input {name!r} is given labels {given['labels']!r} with role {role!r}; inputs with role 'labels' may have one of {LABELS}")
@@ -96,18 +98,6 @@ def _float_range(example):
         return 0.0, 1.0
     edge = round(max(abs(low), abs(high)) + 0.05, 1)
     return -edge, edge
-
-
-def _with_ignored(name, low, high, ignored):
-    """The range, widened by a label that the loss ignores. A run lets -100, torch's default, through."""
-    if ignored is None or ignored == -100 or low <= ignored < high:
-        return low, high
-    if ignored not in (low - 1, high):
-        raise ExportError(
-            f"the loss ignores label {ignored} of input {name!r}, far from its classes {low} to {high - 1}, so a "
-            "run could not tell ignored labels from wrong ones; use ignore_index=-100, or -1"
-        )
-    return min(low, ignored), max(high, ignored + 1)
 
 
 def draw(description, like, generator):

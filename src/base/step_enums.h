@@ -142,6 +142,9 @@ enum class InputRole : uint8_t { Tokens, Labels, Mask, Positions, Class, Float, 
 inline constexpr auto kInputRoleNames = enum_names<InputRole>(
     {"tokens", "labels", "mask", "positions", "class", "float", "loss_scale"});
 
+// What PyTorch's losses leave out of the labels (`ignore_index`) unless they are told otherwise.
+inline constexpr int64_t kIgnoredLabel = -100;
+
 // The rule by which a parameter or buffer starts.
 enum class InitKind : uint8_t { Unknown, Normal, Uniform, Zeros, Ones, Constant };
 inline constexpr auto kInitKindNames =

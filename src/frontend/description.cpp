@@ -74,6 +74,9 @@ Status read_inputs(const JsonValue& list, Description& description) {
     if (const JsonValue* guessed = item.find("guessed"); guessed != nullptr) {
       DC_ASSIGN_OR_RETURN(input.guessed, guessed->to_bool());
     }
+    if (const JsonValue* ignored = item.find("ignored"); ignored != nullptr) {
+      DC_ASSIGN_OR_RETURN(input.ignored, ignored->to_integer());
+    }
     description.inputs.push_back(std::move(input));
   }
   return base::ok_status();

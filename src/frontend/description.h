@@ -20,6 +20,7 @@ struct InputDescription {
   double low = 0, high = 0;
   bool next = false;  // "labels": "next"
   bool guessed = false;
+  int64_t ignored = base::kIgnoredLabel;
 };
 
 struct Description {

@@ -67,6 +67,7 @@ void add_signature(CanonicalText& out, const ir::Step& step) {
         .real(input.high);
     if (input.next) out.word("next");
     if (input.guessed) out.word("guessed");
+    if (input.ignored != base::kIgnoredLabel) out.word("ignored").number(input.ignored);
     out.type(input.type).end_line();
   }
   for (const ir::Parameter& parameter : step.parameters) {

@@ -83,9 +83,23 @@ std::optional<int64_t> one_hot_classes(const ir::Graph& graph, const ir::Node& n
   return other->type.shape[0];
 }
 
+bool is_loss(const ir::Node& node) {
+  return node.overload == "aten.nll_loss_forward.default" ||
+         node.overload == "aten.nll_loss2d_forward.default";
+}
+
+// Of images classes are the second of four dims.
+std::optional<IndexUse> use_by_loss(const ir::Graph& graph, const ir::Node& node) {
+  const size_t from_end = node.overload == "aten.nll_loss2d_forward.default" ? 2 : 0;
+  const std::optional<int64_t> classes = bound_of(graph, node, "self", from_end);
+  if (!classes) return std::nullopt;
+  IndexUse use{false, *classes};
+  use.ignored = integer(node, "ignore_index").value_or(base::kIgnoredLabel);
+  return use;
+}
+
 // A decomposed nll_loss gathers the chosen classes from the last dim.
-bool selects_classes(const ir::Graph& graph, const ir::Node& node, int operand) {
-  if (node.overload == "aten.nll_loss_forward.default") return reads_as(node, "target", operand);
+bool gathers_classes(const ir::Graph& graph, const ir::Node& node, int operand) {
   return node.overload == "aten.gather.default" && reads_as(node, "index", operand) &&
          is_of_last_dim(graph, node);
 }
@@ -95,7 +109,9 @@ std::optional<IndexUse> direct_use(const ir::Graph& graph, const ir::Node& node,
   if (node.overload == "aten.embedding.default" && reads_as(node, "indices", operand)) {
     bound = bound_of(graph, node, "weight", 1);
     if (bound) return IndexUse{true, *bound};
-  } else if (selects_classes(graph, node, operand)) {
+  } else if (is_loss(node) && reads_as(node, "target", operand)) {
+    return use_by_loss(graph, node);
+  } else if (gathers_classes(graph, node, operand)) {
     bound = bound_of(graph, node, "self", 0);
   } else if (node.overload == "aten.eq.Tensor" && operand == 0) {
     bound = one_hot_classes(graph, node);

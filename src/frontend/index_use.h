@@ -3,14 +3,16 @@
 
 #include <optional>
 
+#include "src/base/step_enums.h"
 #include "src/ir/graph.h"
 
 namespace dc::frontend {
 
 struct IndexUse {
-  bool embedding = false;  // else it selects classes
-  int64_t bound = 0;       // exclusive
-  bool of_all = true;      // every value of the input is below the bound
+  bool embedding = false;                 // else it selects classes
+  int64_t bound = 0;                      // exclusive
+  bool of_all = true;                     // every value of the input is below the bound
+  int64_t ignored = base::kIgnoredLabel;  // a class that the loss leaves out
 };
 
 // Follows an integer input to the embeddings and losses that it indexes. Parts of the input

@@ -39,7 +39,10 @@ void guess(const ir::Graph& graph, ir::ValueId value, ir::InputSpec& input) {
     input.guessed = !counting && !boolean;
     return;
   }
-  if (use) input.high = static_cast<double>(use->bound);
+  if (use) {
+    input.high = static_cast<double>(use->bound);
+    input.ignored = use->ignored;
+  }
   input.guessed = !use || !use->of_all;
   const bool selects = (use && !use->embedding) || labels;
   if (named("position") && (!use || use->embedding)) {
@@ -111,6 +114,7 @@ Status describe_inputs(const Description& description, ir::Step& step,
       input.high = given->high;
       input.next = given->next;
       input.guessed = given->guessed;
+      input.ignored = given->ignored;
       ++described;
       continue;
     }

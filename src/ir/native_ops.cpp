@@ -79,13 +79,21 @@ bool is_index(const TensorMeta& tensor) {
 bool is_small_floating(const TensorMeta& tensor) {
   return base::is_floating(tensor.dtype) && tensor.dtype != DType::F64;
 }
-// Rows of classes with one class number each; `first` is the operand with the rows.
+// Whether the rows of images follow each other; the last two dims are theirs.
+bool are_joined(const TensorMeta& images) {
+  const size_t dims = images.shape.size();
+  const int64_t height = images.shape[dims - 2], width = images.shape[dims - 1];
+  return height == 1 || width == 1 || images.strides[dims - 2] == width * images.strides[dims - 1];
+}
+// Rows or images of classes with one class number each; `first` is the operand with the classes.
 bool loss_at(const KernelTensors& tensors, size_t first) {
   if (tensors.inputs.size() < first + 2) return false;
   const TensorMeta& values = tensors.inputs[first];
   const TensorMeta& target = tensors.inputs[first + 1];
-  return is_small_floating(values) && values.shape.size() == 2 && target.shape.size() == 1 &&
-         target.dtype == DType::I64;
+  if (!is_small_floating(values) || target.dtype != DType::I64) return false;
+  if (values.shape.size() == 2) return target.shape.size() == 1;
+  return values.shape.size() == 4 && target.shape.size() == 3 && are_joined(values) &&
+         are_joined(target);
 }
 bool loss(const KernelTensors& tensors) { return loss_at(tensors, 0); }
 bool loss_backward(const KernelTensors& tensors) { return loss_at(tensors, 1); }

@@ -115,6 +115,8 @@ class StepParser {
         input.next = true;
       } else if (key.text == "guessed") {
         input.guessed = true;
+      } else if (key.text == "ignored") {
+        if (!reader_.punct('=') || !reader_.integer(input.ignored, "a label")) return false;
       } else {
         return unknown(key, "an input");
       }

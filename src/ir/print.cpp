@@ -66,6 +66,7 @@ void print_input(const InputSpec& input, const Mesh& mesh, std::string& out) {
   }
   add_flag(out, "next", input.next);
   add_flag(out, "guessed", input.guessed);
+  if (input.ignored != base::kIgnoredLabel) out += " ignored=" + std::to_string(input.ignored);
   out += "\n";
 }
 

@@ -29,6 +29,7 @@ struct InputSpec {
   TensorType type;           // of one micro-batch on one rank
   bool next = false;         // labels: the token after each position (the model does not shift)
   bool guessed = false;      // nothing in the graph bounds the values: the range is only drawn from
+  int64_t ignored = base::kIgnoredLabel;  // a label that the loss leaves out, in the range or not
 };
 
 struct Initializer {

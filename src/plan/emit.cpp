@@ -243,7 +243,7 @@ class Emitter {
         const ir::Node& node = graph.node(id);
         if (node.kind != ir::OpKind::Input || analysis::input_name(node) != from.name) continue;
         inputs.push_back({from.name, from.role, from.low, from.high, memory.tensor(node.results[0]),
-                          from.next, from.guessed});
+                          from.next, from.guessed, from.ignored});
         break;
       }
     }

@@ -328,6 +328,13 @@ constexpr KernelRow kRows[] = {
     {"aten.native_layer_norm_backward.default",
      "grad_out=f32[4,8] input=f32[4,8] normalized_shape=[8] mean=f32[4,1] rstd=f32[4,1] "
      "weight=f32[8] bias=f32[8] -> f32[4,8] f32[8] f32[8]"},
+    {"aten.nll_loss2d_backward.default",
+     "grad_output=f32[] self=f32[2,5,3,4] target=i64[2,3,4] reduction=1 total_weight=f32[] -> "
+     "f32[2,5,3,4]"},
+    {"aten.nll_loss2d_forward.default",
+     "self=f32[2,5,3,4] target=i64[2,3,4] reduction=1 -> f32[] f32[]"},
+    {"aten.nll_loss2d_forward.default",
+     "self=f32[2,5,3,4] target=i64[2,3,4] reduction=0 -> f32[2,3,4] f32[]"},
     {"aten.nll_loss_backward.default",
      "grad_output=f32[] self=f32[4,8] target=i64[4] weight=f32[8] reduction=1 ignore_index=-100 "
      "total_weight=f32[] -> f32[4,8]"},

@@ -18,7 +18,7 @@ set(kernel_headers
   runtime/kernel/cuda/kernels/walk.h
   runtime/kernel/scalar/activations.h runtime/kernel/scalar/arithmetic.h runtime/kernel/scalar/choices.h
   runtime/kernel/scalar/drawing.h runtime/kernel/scalar/dropout.h runtime/kernel/scalar/elements.h runtime/kernel/scalar/language.h runtime/kernel/scalar/math.h
-  runtime/kernel/scalar/philox.h runtime/kernel/scalar/pointwise.h runtime/kernel/scalar/step_checks.h runtime/kernel/scalar/update.h
+  runtime/kernel/scalar/philox.h runtime/kernel/scalar/pointwise.h runtime/kernel/scalar/row_places.h runtime/kernel/scalar/step_checks.h runtime/kernel/scalar/update.h
   src/base/step_scalars.h)
 set(rows "")
 foreach(header ${kernel_headers})

@@ -135,9 +135,10 @@ NllLoss parameters_of(Call& call, const native::NllLossCall& of) {
   loss.targets = static_cast<const int64_t*>(of.target.data);
   loss.rows = of.rows();
   loss.classes = of.classes();
-  loss.row_stride = of.self.strides[0];
+  loss.self_rows = of.self_rows;
+  loss.target_rows = of.target_rows;
+  loss.loss_rows = of.loss_rows;
   loss.class_stride = of.self.strides[1];
-  loss.target_stride = of.target.strides[0];
   loss.ignored = of.ignored;
   loss.is_mean = of.reduction == native::kMeanOfRows;
   loss.is_reduced = of.reduction != native::kLossOfEachRow;
@@ -145,16 +146,11 @@ NllLoss parameters_of(Call& call, const native::NllLossCall& of) {
   return loss;
 }
 
-// A number of each row, or of all.
-Numbers loss_numbers(Call& call, const BoundTensor& loss) {
-  return numbers_of(call, loss, loss.sizes.empty() ? 0 : loss.strides[0]);
-}
-
 Made nll_loss_kernel(Workshop& workshop, Call& call, int32_t) {
   const native::NllLossCall of = native::read_nll_loss(call);
   if (!call.ok()) return call.made(nullptr);
   NllLoss parameters = parameters_of(call, of);
-  parameters.loss = loss_numbers(call, of.loss);
+  parameters.loss = numbers_of(call, of.loss);
   if (of.total) parameters.total = numbers_of(call, *of.total);
   if (!call.ok()) return call.made(nullptr);
   return workshop.kernel(
@@ -170,10 +166,10 @@ Made nll_loss_backward_kernel(Workshop& workshop, Call& call, int32_t) {
   native::CopyRegions zero;
   zero.fill(call, native::Region(to), 0.0);
   const NllLossBackward parameters{parameters_of(call, of),
-                                   loss_numbers(call, of.loss),
+                                   numbers_of(call, of.loss),
                                    numbers_of(call, *of.total),
                                    to.data,
-                                   to.strides[0],
+                                   of.to_rows,
                                    to.strides[1]};
   if (!call.ok()) return call.made(nullptr);
   DC_ASSIGN_OR_RETURN(std::vector<Launch> launches, launches_of(workshop, call, zero));
@@ -195,6 +191,8 @@ constexpr ModelKernelRow kNormRows[] = {
     {"aten._softmax_backward_data.default", softmax_backward_kernel},
     {"aten.native_layer_norm.default", norm_kernel},
     {"aten.native_layer_norm_backward.default", norm_backward_kernel},
+    {"aten.nll_loss2d_backward.default", nll_loss_backward_kernel},
+    {"aten.nll_loss2d_forward.default", nll_loss_kernel},
     {"aten.nll_loss_backward.default", nll_loss_backward_kernel},
     {"aten.nll_loss_forward.default", nll_loss_kernel},
 };

@@ -192,7 +192,7 @@ TEST(RoundTrip, AnotherMajorVersionIsAMismatch) {
   ASSERT_FALSE(decoded.ok());
   EXPECT_EQ(decoded.status().kind(), base::ErrorKind::Mismatch);
   EXPECT_EQ(decoded.status().sentence(),
-            "the plan has schema version 4.4 and this program reads version 3.1; recompile the "
+            "the plan has schema version 4.4 and this program reads version 3.2; recompile the "
             "model with this dcc");
 }
 

@@ -433,6 +433,12 @@ TEST(TensorData, ReadsRowsByNameAndChecksThem) {
   ASSERT_FALSE(outside.ok());
   EXPECT_NE(outside.sentence().find("value 10 of 'label' in sample 3"), std::string::npos);
 
+  batch.request.inputs[1].ignored = 10;
+  auto other = train::DataSource::open({path}, batch.request);
+  ASSERT_TRUE(other.ok()) << other.status().to_string();
+  EXPECT_TRUE((*other)->fill(3, 0, batch.bound()).ok());
+  EXPECT_FALSE((*other)->fill(2, 0, batch.bound()).ok());  // -100, which this loss does not ignore
+
   batch.request.inputs[1].guessed = true;  // nothing is known of the range
   auto unchecked = train::DataSource::open({path}, batch.request);
   ASSERT_TRUE(unchecked.ok()) << unchecked.status().to_string();

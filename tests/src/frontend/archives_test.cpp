@@ -249,6 +249,18 @@ TEST(Import, ReadsWhichRangesAreGuessed) {
   EXPECT_NE(step->model_digest, without->model_digest);
 }
 
+TEST(Import, ReadsWhichLabelsAreIgnored) {
+  EditedArchive archive("mlp.pt2");
+  auto without = archive.import();
+  ASSERT_TRUE(without.ok());
+  EXPECT_EQ(without->inputs[1].ignored, -100);
+  archive.replace(kDescription, "\"role\":\"class\"", "\"ignored\":255,\"role\":\"class\"");
+  auto step = archive.import();
+  ASSERT_TRUE(step.ok()) << step.status().to_string();
+  EXPECT_EQ(step->inputs[1].ignored, 255);
+  EXPECT_NE(step->model_digest, without->model_digest);
+}
+
 TEST(Import, GuessesInputsWithoutADescription) {
   EditedArchive archive("mlp.pt2");
   archive.remove(kDescription);

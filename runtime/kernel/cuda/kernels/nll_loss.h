@@ -16,12 +16,12 @@ inline float weight_of_class(const NllLoss& of, int64_t target) {
 }
 template <typename T>
 inline RowLoss row_loss(const NllLoss& of, int64_t row) {
-  const int64_t target = of.targets[row * of.target_stride];
+  const int64_t target = of.targets[of.target_rows.at(row)];
   if (target == of.ignored) return {0, 0};
   if (target < 0 || target >= of.classes) return {scalar::numeric_limits<float>::quiet_NaN(), 0};
   const T* values = static_cast<const T*>(of.values);
   const float weight = weight_of_class(of, target);
-  return {-weight * scalar::load(values[row * of.row_stride + target * of.class_stride]), weight};
+  return {-weight * scalar::load(values[of.self_rows.at(row) + target * of.class_stride]), weight};
 }
 
 // One block: sums in f64.
@@ -33,7 +33,7 @@ inline void nll_loss(const NllLoss& parameters) {
     sum += static_cast<double>(own.value);
     total += static_cast<double>(own.weight);
     if (!parameters.is_reduced)
-      put_number(parameters.loss, row * parameters.loss.stride, own.value);
+      put_number(parameters.loss, parameters.loss_rows.at(row), own.value);
   });
   sum = block_sum(sum);
   total = block_sum(total);
@@ -48,11 +48,11 @@ inline void nll_loss_gradients(const NllLossBackward& parameters) {
   const NllLoss& of = parameters.of;
   T* to = static_cast<T*>(parameters.to);
   for (int64_t row = first_element<int64_t>(); row < of.rows; row += all_threads<int64_t>()) {
-    const int64_t target = of.targets[row * of.target_stride];
+    const int64_t target = of.targets[of.target_rows.at(row)];
     if (target == of.ignored || target < 0 || target >= of.classes) continue;
-    float g = number_at<float>(parameters.g, of.is_reduced ? 0 : row * parameters.g.stride);
+    float g = number_at<float>(parameters.g, of.is_reduced ? 0 : of.loss_rows.at(row));
     if (of.is_mean) g = g / number_at<float>(parameters.total, 0);
-    to[row * parameters.to_row + target * parameters.to_class] =
+    to[parameters.to_rows.at(row) + target * parameters.to_class] =
         scalar::store<T>(-g * weight_of_class(of, target));
   }
 }

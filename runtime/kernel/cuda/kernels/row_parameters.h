@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/kernel/cuda/kernels/walk.h"
+#include "runtime/kernel/scalar/row_places.h"
 
 namespace dc::runtime::kernel::cuda {
 
@@ -55,7 +56,9 @@ struct NormColumns {
 struct NllLoss {
   const void* values;
   const int64_t* targets;
-  int64_t rows, classes, row_stride, class_stride, target_stride, ignored;
+  int64_t rows, classes;
+  scalar::RowPlaces self_rows, target_rows, loss_rows;
+  int64_t class_stride, ignored;
   bool is_mean, is_reduced;
   Numbers weight;
   Numbers loss, total;  // results; `loss` of each row or of all
@@ -64,7 +67,8 @@ struct NllLossBackward {
   NllLoss of;
   Numbers g, total;
   void* to;
-  int64_t to_row, to_class;
+  scalar::RowPlaces to_rows;
+  int64_t to_class;
 };
 
 }  // namespace dc::runtime::kernel::cuda

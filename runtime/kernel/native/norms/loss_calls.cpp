@@ -1,10 +1,27 @@
 #include "runtime/kernel/native/norms/loss_calls.h"
 
+#include <vector>
+
 namespace dc::runtime::kernel::native {
 namespace {
 
 bool is_f32_or_16_bits(base::DType dtype) {
   return base::is_floating(dtype) && dtype != base::DType::F64;
+}
+
+// Of [rows] or [images, height, width]; of self and its gradient without the dim of the classes.
+scalar::RowPlaces rows_of(Call& call, const BoundTensor& tensor, bool has_classes) {
+  std::vector<int64_t> sizes(tensor.sizes.begin(), tensor.sizes.end());
+  std::vector<int64_t> strides(tensor.strides.begin(), tensor.strides.end());
+  if (has_classes) {
+    sizes.erase(sizes.begin() + 1);
+    strides.erase(strides.begin() + 1);
+  }
+  if (sizes.size() == 1) return {std::max<int64_t>(sizes[0], 1), 0, strides[0]};
+  call.require(sizes[1] == 1 || sizes[2] == 1 || strides[1] == sizes[2] * strides[2],
+               "the rows of an image do not follow each other");
+  return {std::max<int64_t>(sizes[1] * sizes[2], 1), strides[0],
+          sizes[2] == 1 ? strides[1] : strides[2]};
 }
 
 // What both directions have; `loss` and `total` are checked against it.
@@ -17,9 +34,12 @@ NllLossCall read_rows(Call& call, const BoundTensor& loss, std::optional<BoundTe
   of.ignored = call.integer("ignore_index", -100);
   of.loss = loss;
   of.total = total;
-  call.require(of.self.sizes.size() == 2 && of.target.sizes.size() == 1 &&
-                   of.target.sizes[0] == of.self.sizes[0] && of.target.dtype == base::DType::I64,
-               "only rows of classes with one class number each have a kernel");
+  const size_t dims = of.self.sizes.size();
+  std::vector<int64_t> rows(of.self.sizes.begin(), of.self.sizes.end());
+  if (dims > 1) rows.erase(rows.begin() + 1);
+  call.require((dims == 2 || dims == 4) && std::ranges::equal(of.target.sizes, rows) &&
+                   of.target.dtype == base::DType::I64,
+               "only rows or images of classes with one class number each have a kernel");
   call.require(is_f32_or_16_bits(of.self.dtype), "it does not take this element type");
   call.require(
       of.reduction == kLossOfEachRow || of.reduction == kMeanOfRows || of.reduction == kSumOfRows,
@@ -27,10 +47,14 @@ NllLossCall read_rows(Call& call, const BoundTensor& loss, std::optional<BoundTe
   if (!call.ok()) return of;
   call.require(!of.weight || (of.weight->sizes.size() == 1 && of.weight->sizes[0] == of.classes()),
                "'weight' must have one number per class");
-  call.require(of.reduction == kLossOfEachRow ? loss.sizes.size() == 1 && loss.sizes[0] == of.rows()
-                                              : loss.numel() == 1,
+  const bool is_each = of.reduction == kLossOfEachRow;
+  call.require(is_each ? std::ranges::equal(loss.sizes, rows) : loss.numel() == 1,
                "the loss or its gradient has another shape");
   call.require(!of.total || of.total->numel() == 1, "the sum of weights must be one number");
+  if (!call.ok()) return of;
+  of.self_rows = rows_of(call, of.self, true);
+  of.target_rows = rows_of(call, of.target, false);
+  if (is_each) of.loss_rows = rows_of(call, loss, false);
   return of;
 }
 
@@ -108,6 +132,7 @@ NllLossCall read_nll_loss_gradient(Call& call) {
   NllLossCall of = read_rows(call, call.tensor("grad_output"), call.tensor("total_weight"));
   of.to = call.output(0);
   call.same_sizes(of.self, *of.to);
+  if (call.ok()) of.to_rows = rows_of(call, *of.to, true);
   return of;
 }
 

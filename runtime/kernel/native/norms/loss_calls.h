@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "runtime/kernel/native/call.h"
+#include "runtime/kernel/scalar/row_places.h"
 #include "src/base/logit_chunks.h"
 
 namespace dc::runtime::kernel::native {
@@ -13,7 +14,8 @@ namespace dc::runtime::kernel::native {
 // torch's numbers of reductions.
 inline constexpr int64_t kLossOfEachRow = 0, kMeanOfRows = 1, kSumOfRows = 2;
 
-// nll_loss of log-probabilities [rows, classes], which are f32, bf16 or f16, and its gradient.
+// nll_loss of log-probabilities [rows, classes], or [images, classes, height, width] with a row for
+// each pixel, which are f32, bf16 or f16, and its gradient.
 struct NllLossCall {
   BoundTensor self, target;           // target: i64, a class for each row
   std::optional<BoundTensor> weight;  // one number for each class
@@ -23,7 +25,11 @@ struct NllLossCall {
   std::optional<BoundTensor> total;  // the sum of weights, one number; forward where it is wanted
   std::optional<BoundTensor> to;     // backward: the gradient of self
 
-  int64_t rows() const { return self.sizes[0]; }
+  scalar::RowPlaces self_rows{1, 0, 0}, target_rows{1, 0, 0};
+  scalar::RowPlaces loss_rows{1, 0, 0};  // where each row has a loss
+  scalar::RowPlaces to_rows{1, 0, 0};
+
+  int64_t rows() const { return target.numel(); }
   int64_t classes() const { return self.sizes[1]; }
 };
 NllLossCall read_nll_loss(Call& call);

@@ -1,4 +1,4 @@
-// nll_loss of [rows, classes] with class numbers as targets, and its gradient.
+// nll_loss of rows or images of classes with class numbers as targets, and its gradient.
 #include "runtime/kernel/native/copies/regions.h"
 #include "runtime/kernel/native/indexing/index_outside.h"
 #include "runtime/kernel/native/norms/loss_calls.h"
@@ -15,9 +15,9 @@ struct Loss {
         targets(static_cast<std::byte*>(of.target.data)),
         rows(of.rows()),
         classes(of.classes()),
-        row_stride(of.self.strides[0]),
+        self_rows(of.self_rows),
+        target_rows(of.target_rows),
         class_stride(of.self.strides[1]),
-        target_stride(of.target.strides[0]),
         ignored(of.ignored),
         reduction(of.reduction) {
     if (!of.weight) return;
@@ -25,10 +25,11 @@ struct Loss {
     weight_stride = of.weight->strides[0];
   }
 
-  RowTensor<float> values, weight;  // log-probabilities [rows, classes]; a number per class
+  RowTensor<float> values, weight;  // log-probabilities; a number per class
   std::byte* targets;
-  int64_t rows, classes, row_stride, class_stride, target_stride, weight_stride = 0, ignored,
-                                                                  reduction;
+  int64_t rows, classes;
+  scalar::RowPlaces self_rows, target_rows;
+  int64_t class_stride, weight_stride = 0, ignored, reduction;
 
   bool counts(int64_t target) const { return target != ignored; }
   bool fits(int64_t target) const { return target >= 0 && target < classes; }
@@ -39,8 +40,7 @@ struct Loss {
 
 class NllLoss final : public Kernel {
  public:
-  explicit NllLoss(const NllLossCall& of)
-      : loss_(of), to_(of.loss, 1), to_stride_(of.loss.sizes.empty() ? 0 : of.loss.strides[0]) {
+  explicit NllLoss(const NllLossCall& of) : loss_(of), to_(of.loss, 1), to_rows_(of.loss_rows) {
     if (of.total) total_ = RowTensor<float>(*of.total, 1);
   }
   base::Status launch(device::Stream& stream) override {
@@ -49,16 +49,16 @@ class NllLoss final : public Kernel {
     const auto* targets = reinterpret_cast<const int64_t*>(stream.resolve(loss_.targets));
     double sum = 0, total = 0;
     for (int64_t row = 0; row < loss_.rows; ++row) {
-      const int64_t target = targets[row * loss_.target_stride];
+      const int64_t target = targets[loss_.target_rows.at(row)];
       float value = 0;
       if (loss_.counts(target)) {
         if (!loss_.fits(target)) return index_outside("nll_loss", target, loss_.classes);
         const float weight = loss_.weight_of(weights, target);
         value = -weight *
-                loss_.values.get(values, row * loss_.row_stride + target * loss_.class_stride);
+                loss_.values.get(values, loss_.self_rows.at(row) + target * loss_.class_stride);
         total += weight;
       }
-      if (loss_.reduction == kLossOfEachRow) to_.put(to, row * to_stride_, value);
+      if (loss_.reduction == kLossOfEachRow) to_.put(to, to_rows_.at(row), value);
       sum += value;
     }
     if (loss_.reduction == kLossOfEachRow) total = 0;
@@ -71,7 +71,7 @@ class NllLoss final : public Kernel {
  private:
   Loss loss_;
   RowTensor<float> to_, total_;
-  int64_t to_stride_;
+  scalar::RowPlaces to_rows_;
 };
 
 class NllLossBackward final : public Kernel {
@@ -82,8 +82,8 @@ class NllLossBackward final : public Kernel {
         g_(of.loss, 1),
         total_(*of.total, 1),
         to_(*of.to, 1),
-        g_stride_(of.loss.sizes.empty() ? 0 : of.loss.strides[0]),
-        row_stride_(of.to->strides[0]),
+        g_rows_(of.loss_rows),
+        to_rows_(of.to_rows),
         class_stride_(of.to->strides[1]) {}
   base::Status launch(device::Stream& stream) override {
     DC_RETURN_IF_ERROR(zero_->launch(stream));
@@ -91,12 +91,12 @@ class NllLossBackward final : public Kernel {
     const auto* targets = reinterpret_cast<const int64_t*>(stream.resolve(loss_.targets));
     const float total = total_.get(total_.on(stream), 0);
     for (int64_t row = 0; row < loss_.rows; ++row) {
-      const int64_t target = targets[row * loss_.target_stride];
+      const int64_t target = targets[loss_.target_rows.at(row)];
       if (!loss_.counts(target)) continue;
       if (!loss_.fits(target)) return index_outside("nll_loss", target, loss_.classes);
-      float gradient = g_.get(g, loss_.reduction == kLossOfEachRow ? row * g_stride_ : 0);
+      float gradient = g_.get(g, loss_.reduction == kLossOfEachRow ? g_rows_.at(row) : 0);
       if (loss_.reduction == kMeanOfRows) gradient = gradient / total;
-      to_.put(to, row * row_stride_ + target * class_stride_,
+      to_.put(to, to_rows_.at(row) + target * class_stride_,
               -gradient * loss_.weight_of(weights, target));
     }
     return {};
@@ -106,7 +106,8 @@ class NllLossBackward final : public Kernel {
   std::unique_ptr<CopyRegions> zero_;
   Loss loss_;
   RowTensor<float> g_, total_, to_;
-  int64_t g_stride_, row_stride_, class_stride_;
+  scalar::RowPlaces g_rows_, to_rows_;
+  int64_t class_stride_;
 };
 
 Made forward(Call& call) {
@@ -122,6 +123,8 @@ Made backward(Call& call) {
 }
 
 constexpr Row kRows[] = {
+    {"aten.nll_loss2d_backward.default", backward},
+    {"aten.nll_loss2d_forward.default", forward},
     {"aten.nll_loss_backward.default", backward},
     {"aten.nll_loss_forward.default", forward},
 };
