@@ -310,25 +310,29 @@ std::string missing_command(const CLI::App& app, int argc, char** argv) {
   return text + "; the commands are " + list;
 }
 
-// CLI11's message, with the nearest known word when an option or a command is misspelt.
+// CLI11's message, with the nearest known word when an option or a command is misspelt. A value
+// that is refused says itself what is wrong.
 std::string what_is_wrong(const CLI::App& app, const CLI::App& sub, const CLI::ParseError& error,
                           int argc, char** argv) {
   if (std::string text = missing_command(app, argc, argv); !text.empty()) return text;
-  std::vector<std::string> names = command_names(sub);
+  const bool is_of_value = dynamic_cast<const CLI::ValidationError*>(&error) != nullptr ||
+                           dynamic_cast<const CLI::ConversionError*>(&error) != nullptr;
+  if (is_of_value) return error.what();
+  const std::vector<std::string> commands = command_names(sub);
+  std::vector<std::string> options;
   for (const CLI::Option* option : sub.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
   }
-  const std::vector<std::string_view> known(names.begin(), names.end());
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
     const std::string word(argument.substr(0, argument.find('=')));
-    if (std::find(known.begin(), known.end(), word) != known.end()) continue;
-    const std::string hint = dc::base::did_you_mean(word, known);
+    const bool is_option = word.starts_with("-");
+    const std::vector<std::string>& names = is_option ? options : commands;
+    if (std::find(names.begin(), names.end(), word) != names.end()) continue;
+    const std::string hint =
+        dc::base::did_you_mean(word, std::vector<std::string_view>(names.begin(), names.end()));
     if (hint.empty()) continue;
-    std::string text = word.starts_with("-") ? "unknown option '" : "unknown command '";
-    text += word;
-    text += "'";
-    return text += hint;
+    return (is_option ? "unknown option '" : "unknown command '") + word + "'" + hint;
   }
   return error.what();
 }

@@ -1,11 +1,10 @@
-#include <unistd.h>
-
 #include <cstdio>
 #include <filesystem>
 
 #include "cli/commands/commands.h"
 #include "cli/commands/compile_request.h"
 #include "cli/frontier_report.h"
+#include "cli/progress_line.h"
 #include "src/base/cache_directory.h"
 #include "src/base/file.h"
 #include "src/base/output_names.h"
@@ -16,6 +15,14 @@ namespace {
 
 using base::Result;
 using base::Status;
+
+Result<driver::Frontier> made_with_progress(const driver::FrontierRequest& request,
+                                            driver::Stopwatch& watch) {
+  ProgressLine line;
+  return driver::frontier(request, watch, [&line](int plans, int all) {
+    line.show(std::to_string(plans) + " of " + std::to_string(all) + " plans");
+  });
+}
 
 // "45GiB:130GiB"; either side may be empty.
 Status read_range(const std::string& text, driver::FrontierRequest& request) {
@@ -96,12 +103,7 @@ Status run_frontier(const FrontierArguments& arguments) {
   }
   if (!arguments.no_cache) compile.cache_directory = base::cache_directory();
   driver::Stopwatch watch;
-  const bool on_terminal = isatty(STDERR_FILENO) == 1;
-  const auto done = [&](int plans, int all) {
-    if (on_terminal) std::fprintf(stderr, "\r%d of %d plans", plans, all);
-    if (on_terminal && plans == all) std::fputs("\n", stderr);
-  };
-  DC_ASSIGN_OR_RETURN(const driver::Frontier found, driver::frontier(request, watch, done));
+  DC_ASSIGN_OR_RETURN(const driver::Frontier found, made_with_progress(request, watch));
   const std::vector<FrontierRow> rows = frontier_rows(found);
   if (!arguments.plans.empty()) DC_RETURN_IF_ERROR(write_plans(arguments.plans, found));
   if (!arguments.output.empty()) {

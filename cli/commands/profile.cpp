@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <optional>
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include "cli/commands/commands.h"
+#include "cli/progress_line.h"
 #include "cli/rank_threads.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/gpu_ranks.h"
@@ -31,22 +30,14 @@ using base::ErrorKind;
 using base::Result;
 using base::Status;
 
-// A bar on a terminal, nothing elsewhere: of kernels, then of fused kernels drawn at random if any
+// A bar: of kernels, then of fused kernels drawn at random if any
 // are asked for, then with several ranks of collectives.
 class ProgressBar {
  public:
-  ProgressBar(bool enabled, bool has_fusions, bool has_collectives)
-      : enabled_(enabled),
-        fusions_(has_fusions ? 0.4 : 0),
-        collectives_(has_collectives ? 0.2 : 0) {}
-  ~ProgressBar() {
-    if (open_) std::fputc('\n', stderr);  // what is said next starts a new line
-  }
-  ProgressBar(const ProgressBar&) = delete;
-  ProgressBar& operator=(const ProgressBar&) = delete;
+  ProgressBar(bool wanted, bool has_fusions, bool has_collectives)
+      : line_(wanted), fusions_(has_fusions ? 0.4 : 0), collectives_(has_collectives ? 0.2 : 0) {}
 
   void show(double fraction, std::string_view what) {
-    if (!enabled_) return;
     constexpr int kWidth = 40;
     const double kernels = 1 - fusions_ - collectives_;
     const double total = what == "kernels"   ? kernels * fraction
@@ -54,14 +45,15 @@ class ProgressBar {
                                              : 1 - collectives_ * (1 - fraction);
     std::string bar(static_cast<size_t>(total * kWidth), '#');
     bar.resize(kWidth, '.');
-    std::fprintf(stderr, "\r[%s] %3d %% %-12.*s", bar.c_str(), static_cast<int>(100 * total),
-                 static_cast<int>(what.size()), what.data());
-    std::fflush(stderr);
-    open_ = true;
+    std::string percent = std::to_string(static_cast<int>(100 * total));
+    percent.insert(0, 3 - std::min<size_t>(3, percent.size()), ' ');
+    std::string name(what);
+    name.resize(std::max<size_t>(12, name.size()), ' ');  // over a longer one
+    line_.show("[" + bar + "] " + percent + " % " + name);
   }
 
  private:
-  bool enabled_, open_ = false;
+  ProgressLine line_;
   double fusions_, collectives_;  // parts of the whole
 };
 
@@ -109,8 +101,7 @@ Status measure(const ProfileArguments& arguments, const runtime::comm::LaunchInf
   driver::Model model;
   DC_RETURN_IF_ERROR(
       runtime::comm::agree(control, make_ready(arguments, launch.rank, model), "getting ready"));
-  ProgressBar bar(launch.rank == 0 && isatty(STDERR_FILENO), arguments.fusions > 0,
-                  launch.world > 1);
+  ProgressBar bar(launch.rank == 0, arguments.fusions > 0, launch.world > 1);
   const runtime::measure::Progress progress = [&](double fraction, std::string_view what) {
     bar.show(fraction, what);
   };

@@ -1,11 +1,10 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
 
 #include "cli/commands/commands.h"
+#include "cli/progress_line.h"
 #include "cli/scaling_report.h"
 #include "cli/table_text.h"
 #include "runtime/plan/file.h"
@@ -149,6 +148,14 @@ Status outcome(const std::vector<driver::ScalingRow>& rows) {
   return any ? Status() : rows.front().why;
 }
 
+Result<driver::Scaling> made_with_progress(const driver::ScalingRequest& request,
+                                           driver::Stopwatch& watch) {
+  ProgressLine line;
+  return driver::scaling(request, watch, [&line](int rows, int all) {
+    line.show(std::to_string(rows) + " of " + std::to_string(all) + " rows");
+  });
+}
+
 Status run_scaling(const SimulateArguments& arguments, const std::string& model,
                    const sim::WhatIf& what_if, driver::ScalingRequest request,
                    const std::optional<runtime::plan::Loaded>& loaded) {
@@ -162,12 +169,7 @@ Status run_scaling(const SimulateArguments& arguments, const std::string& model,
   request.link_per_second = what_if.link_per_second;
   if (loaded) request.plan = loaded->plan;
   driver::Stopwatch watch;
-  const bool on_terminal = isatty(STDERR_FILENO) == 1;
-  const auto done = [&](int rows, int all) {
-    if (on_terminal)
-      std::fprintf(stderr, rows == all ? "\r%d of %d rows\n" : "\r%d of %d rows", rows, all);
-  };
-  DC_ASSIGN_OR_RETURN(const driver::Scaling found, driver::scaling(request, watch, done));
+  DC_ASSIGN_OR_RETURN(const driver::Scaling found, made_with_progress(request, watch));
   const std::string decided = decisions_in_words(arguments, loaded);
   std::fputs(
       (arguments.json ? scaling_json(found, decided) : scaling_table(found, decided)).c_str(),

@@ -26,7 +26,7 @@ void add_buckets(const ProgramView& program, Buckets& buckets) {
     const auto transfer = cost::transfer_of(program.graph, program.graph.node(id));
     if (!transfer) continue;
     const int times = transfer->kind == cost::Collective::AllGather ? 3 : 1;
-    sums[transfer->kind] += transfer->bytes() * times;
+    sums[transfer->kind] += transfer->wire_bytes() * times;
   }
   for (const auto& [kind, bytes] : sums) buckets[kind] = std::max(buckets[kind], bytes);
 }

@@ -50,8 +50,8 @@ class Reader {
  private:
   Work of(const ProgramView& program, const Node& node) {
     if (const auto transfer = cost::transfer_of(program.graph, node)) {
-      Work work =
-          least_.collective(transfer->kind, transfer->bytes(), cost::group_of(program.step, node));
+      Work work = least_.collective(transfer->kind, transfer->wire_bytes(),
+                                    cost::group_of(program.step, node));
       const bool refreshes =
           node.kind == OpKind::AllGatherIntoStart && program.parameter(node.id) >= 0;
       if (refreshes) std::swap(work[Resource::Queue], work[Resource::Refresh]);

@@ -137,7 +137,6 @@ int64_t pointwise(const Kernel& k) {
   if (k.does(AtenWork::Classify)) return k.in(0).bytes() + 3 * k.in(0).numel();
   DType computed = out->dtype;
   if (computed == DType::Bool) {
-    computed = DType::Bool;
     for (size_t i = 0; i < k.inputs(); ++i) {
       if (base::byte_size(k.in(i).dtype) > base::byte_size(computed)) computed = k.in(i).dtype;
     }

@@ -108,7 +108,8 @@ void add_library_memory(const base::MachineIdentity& machine, runtime::plan::Pla
                        std::to_string(all - more) + " fits it");
 }
 
-std::vector<std::string> estimate_notes(const ir::Step& step) {
+std::vector<std::string> estimate_notes(const ir::Step& step, const CompileOptions& options) {
+  if (options.device == base::DeviceKind::Cuda) return {};
   int64_t kernels = 0;
   for (const ir::Program& program : step.programs) {
     for (ir::NodeId id = program.graph.first(); id.valid(); id = program.graph.next(id)) {
@@ -116,8 +117,9 @@ std::vector<std::string> estimate_notes(const ir::Step& step) {
     }
   }
   if (kernels == 0) return {};
-  return {"estimated-scratch: without a profile the scratch of " + std::to_string(kernels) +
-          " convolutions or 16-bit products is an estimate; where a CPU needs more, dcrun takes it "
+  return {"estimated-scratch: without a profile the scratch of " +
+          base::count_of(kernels, "kernel") +
+          " (convolutions, 16-bit products) is an estimate; where a CPU needs more, dcrun takes it "
           "on top of the plan's memory and says so; dcc profile measures it"};
 }
 

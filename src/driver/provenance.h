@@ -21,6 +21,6 @@ std::vector<std::string> profile_notes(const profile::Profile& profile, const ir
 void add_library_memory(const base::MachineIdentity& machine, runtime::plan::Plan& plan);
 
 // Without a profile: what the plan's memory then rests on.
-std::vector<std::string> estimate_notes(const ir::Step& step);
+std::vector<std::string> estimate_notes(const ir::Step& step, const CompileOptions& options);
 
 }  // namespace dc::driver

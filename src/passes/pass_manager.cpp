@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/base/text.h"
+#include "src/ir/enum_words.h"
 
 namespace dc::passes {
 
@@ -74,7 +75,7 @@ Status check_contracts(const Chain& chain) {
       });
       if (present) {
         return misuse("DC2609", "passes " + std::string(pass.name) + " and " + std::string(other) +
-                                    " do the same work and cannot be in one chain");
+                                    " cannot be in one chain; leave one of them out");
       }
     }
   }
@@ -96,9 +97,10 @@ Result<Change> apply(const PassCall& call, ir::Step& step, const PassContext& co
   const Pass& pass = *call.pass;
   if (step.stage != pass.needs) {
     return Status(ErrorKind::Usage, "DC2601",
-                  "pass " + std::string(pass.name) +
-                      " cannot run here: the step is at another stage; "
-                      "run the passes in the order `dcc passes` lists");
+                  "pass " + std::string(pass.name) + " cannot run here: it takes a step that is " +
+                      std::string(ir::word(pass.needs)) + ", and this one is " +
+                      std::string(ir::word(step.stage)) +
+                      "; run the passes in the order `dcc passes` lists");
   }
   PassContext with_argument = context;
   with_argument.argument = call.argument;

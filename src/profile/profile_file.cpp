@@ -84,7 +84,9 @@ class Fields {
     const std::string name = text("level");
     const auto level = base::collective_level(name);
     if (!level && status_.ok()) {
-      status_ = Status(ErrorKind::BadInput, "DC2502", "a collective is of level '" + name + "'");
+      status_ = Status(ErrorKind::BadInput, "DC2502",
+                       "the level '" + base::printable(name) +
+                           "' of a collective is unknown; known are world, inside and across");
     }
     return level.value_or(base::CollectiveLevel::World);
   }
@@ -269,7 +271,8 @@ Status read_kind(const JsonValue& document, Measurements& measurements) {
     measurements.rates.emplace();
     for (const RateName& rate : kRates) {
       if (rate.is_needed || rates->find(rate.key) != nullptr)
-        (*measurements.rates).*rate.member = fields.rate(rate.key);
+        (*measurements.rates).*rate.member =
+            rate.is_time ? fields.quantity(rate.key) : fields.rate(rate.key);
     }
     DC_RETURN_IF_ERROR(fields.status());
   }

@@ -18,7 +18,7 @@ struct MemberName {
   Member Struct::*member;
 };
 struct RateName : MemberName<base::MachineRates, int64_t> {
-  bool is_needed = true;
+  bool is_time = false, is_needed = true;
 };
 using PartName = MemberName<base::Completeness, bool>;
 inline constexpr RateName kRates[] = {
@@ -26,13 +26,13 @@ inline constexpr RateName kRates[] = {
     {{"f32_flops_per_s", &base::MachineRates::f32_flops}},
     {{"half_flops_per_s", &base::MachineRates::half_flops}},
     {{"memory_bytes_per_s", &base::MachineRates::memory_bytes}},
-    {{"kernel_launch_ns", &base::MachineRates::kernel_launch_ns}},
+    {{"kernel_launch_ns", &base::MachineRates::kernel_launch_ns}, true},
     {{"link_bytes_per_s", &base::MachineRates::link_bytes}},
-    {{"collective_latency_ns", &base::MachineRates::collective_latency_ns}},
+    {{"collective_latency_ns", &base::MachineRates::collective_latency_ns}, true},
     {{"to_host_bytes_per_s", &base::MachineRates::to_host_bytes}},
     {{"from_host_bytes_per_s", &base::MachineRates::from_host_bytes}},
     {{"disk_bytes_per_s", &base::MachineRates::disk_bytes}},
-    {{"host_memory_bytes_per_s", &base::MachineRates::host_memory_bytes}, false},
+    {{"host_memory_bytes_per_s", &base::MachineRates::host_memory_bytes}, false, false},
 };
 inline constexpr PartName kParts[] = {
     {"kernels", &base::Completeness::kernels},

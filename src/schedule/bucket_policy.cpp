@@ -10,7 +10,9 @@ BucketPolicy amortizes_latency(const ir::Step& step, const ir::Graph& graph,
       [&step, &graph, &cost, most_bytes](const ir::Node&, const ir::Node& next, base::Bytes bytes) {
         const auto transfer = cost::transfer_of(graph, next);
         const auto time = [&](base::Bytes of) {
-          return cost.collective(transfer->kind, of, cost::group_of(step, next)).time.v;
+          const int64_t each = transfer->element_bytes;
+          const base::Bytes wire{base::wire_bytes(transfer->kind, of.v / each, each)};
+          return cost.collective(transfer->kind, wire, cost::group_of(step, next)).time.v;
         };
         const base::Bytes together{bytes.v + transfer->bytes().v};
         const int64_t saved = time(bytes) + time(transfer->bytes()) - time(together);

@@ -250,6 +250,8 @@ SearchResult joined(SearchResult one, SearchResult other) {
   one.spent += other.spent;
   one.bound = std::min(one.bound, other.bound);
   one.cut_short = one.cut_short || other.cut_short;
+  one.all_named = one.all_named && other.all_named;
+  if (other.named && (!one.named || other.named->time < one.named->time)) one.named = other.named;
   if (other.smallest && (!one.smallest || other.smallest->bytes < one.smallest->bytes))
     one.smallest = other.smallest;
   one.refused.insert(one.refused.end(), other.refused.begin(), other.refused.end());

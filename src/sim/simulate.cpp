@@ -68,8 +68,6 @@ StepRun simulate(const ir::Step& step, const cost::CostModel& cost) {
     const Loads loads = loads_of(schedules[p]);
     total.compute += loads.compute * repeat;
     total.communication += loads.communication * repeat;
-    const Nanos link = *std::max_element(loads.links.begin(), loads.links.end());
-    total.bound += std::max(loads.compute, link) * repeat;
     total.programs.push_back(run(schedules[p], p == 0 ? &schedules.back() : nullptr));
     const ProgramRun& first = total.programs.back();
     const Totals all =

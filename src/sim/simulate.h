@@ -35,10 +35,6 @@ struct StepRun {
   std::vector<ProgramRun> programs;       // one run of each
   base::Nanos time, exposed, contention;  // of the step: repeats included
   base::Nanos compute, communication;     // each alone, repeats included
-  // No schedule of the same kernels that moves the same bytes is shorter, however these are joined
-  // into transfers: of each program the kernels, or the busiest link without latencies; repeats
-  // included.
-  base::Nanos bound;
 };
 
 // Time of a node: kernels from `compute`, the first start of a bucket from `collective`, starts of

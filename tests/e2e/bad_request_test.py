@@ -59,6 +59,7 @@ class BadRequestTest(jobs.JobTest):
         usage(["foo", "summary,text,json,memory"], "inspect", self.plan, "--as=foo")
         usage(["unknown command 'diff'", "the commands are compile, frontier, profile, inspect"], "diff", self.plan, self.plan)
         usage(["no command given", "compile"])
+        usage(["--world", "0"], "compile", self.model, "-o", "output", "--world", "0")  # 'output' is a value, not a command
         usage(["--zero", "not in range 0 to 3"], "compile", self.model, "--world", "2", "--zero", "4", "-o", self.path("out"))
         usage(
             ["no chain 'zero4'", "did you mean 'zero0', 'zero1', 'zero2' or 'zero3'?"],

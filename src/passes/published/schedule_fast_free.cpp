@@ -208,10 +208,9 @@ class Scheduler {
     return candidates;
   }
 
-  // What is not placed and needed for `target`, itself included, in program order.
+  // What is not placed and needed for `targets`, themselves included, in program order.
   std::vector<int32_t> missing_for(const std::vector<int32_t>& targets) const {
     std::vector<int32_t> missing, work;
-    std::vector<int32_t> seen;
     for (int32_t target : targets) work.push_back(target);
     std::unordered_map<int32_t, bool> visited;  // only looked up
     while (!work.empty()) {

@@ -168,7 +168,7 @@ class Recomputer {
                        base::format_duration(after.time.v);
     if (gathers > 0)
       text += ", " + base::count_of(static_cast<int64_t>(gathers), "gather") + " added";
-    if (!fits) text += "; that is still above the budget";
+    if (!fits) text += "; that is still above what it may leave";
     return {"recompute",
             fits ? "recomputed" : "recomputed-above-budget",
             {},

@@ -48,6 +48,7 @@ TEST(LowerBound, IsNeverAboveTheOptimum) {
     Allowed allowed;
     if (question.away) allowed.away = {*question.away};
     allowed.recompute = question.recompute;
+    allowed.one_queue = seed % 2 == 0;
     const ir::Step* others[] = {&whole, &replicated};
     // Half of them with room for everything, then for a part of it.
     int64_t most = 0;

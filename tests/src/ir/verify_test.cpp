@@ -49,6 +49,15 @@ TEST(Verify, RefusesAnEntryThatIsNotThere) {
   EXPECT_EQ(verify(step, Stage::Imported).code(), "DC2205");
 }
 
+// The schedule of the first looks at what the last leaves running.
+TEST(Verify, LooksAtSchedulesOfSoundProgramsAlone) {
+  const std::string start = "all_gather_into.start %norm_table, %row (elements=6, shard=3)";
+  Step step = parsed(
+      replaced(kScheduled, start, "all_gather_into.start (elements=6, shard=3, spans_steps=1)"));
+  step.programs.insert(step.programs.begin(), parsed(kScheduled).programs[0]);
+  EXPECT_FALSE(verify(step, Stage::Scheduled).ok());
+}
+
 TEST(Verify, ChecksWhatFusedKernelsFold) {
   const std::string text = R"(step @fused stage=normalized {
     input "x" : f32[2,8,16]

@@ -231,6 +231,8 @@ TEST(Profile, OriginsRatesAndPartsAreKnownWords) {
            {"\"synthetic\"", "1"},
            {"\"half_flops_per_s\":", "\"bf16\":"},
            {"\"half_flops_per_s\": 576460752303423488", "\"half_flops_per_s\": -1"},
+           {"\"kernel_launch_ns\":", "\"kernel_launch_ns\": 1152921504606846976, \"x\":"},
+           {"\"collective_latency_ns\":", "\"collective_latency_ns\": 1152921504606846976, \"x\":"},
            {"\"collectives\": true", "\"collectives\": 1"},
            {"\"compute_permille\":", "\"compute_part\":"},
            {"\"warm\":", "\"hot\":"},
