@@ -90,8 +90,8 @@ class Compilation {
   Result<Plan> compile_model() {
     const std::optional<profile::Profile>& profile = request_.profile;
     std::vector<std::string> notes = model_.notes;
-    for (std::string& note :
-         profile ? profile_notes(*profile, model_.step, options_) : estimate_notes(model_.step, options_)) {
+    for (std::string& note : profile ? profile_notes(*profile, model_.step, options_)
+                                     : estimate_notes(model_.step, options_)) {
       notes.push_back(std::move(note));
     }
     OutOfTime out_of_time;
