@@ -14,7 +14,7 @@ from .capture import capture_joint, strip
 from .check import CheckResult, check_archive
 from .complex_pairs import remove_complex
 from .dynamic import DynamicDims
-from .errors import CHECK_FAILED, ExportError, explained
+from .errors import CHECK_FAILED, ExportError, explained, first_line
 from .evaluation import ENTRY, check_evaluation, evaluation_text, trace_evaluation
 from .guard import unchanged
 from .headless import faked
@@ -194,7 +194,7 @@ def _check_sizes(step, examples, dims, names, root, seed, stock, evaluates, path
             result = _check(step, others, names, root, seed, stock, evaluates, path, description)
         except RuntimeError as error:
             shapes = [list(tensor.shape) for tensor in others]
-            raise ExportError(f"the archive fails with inputs of shapes {shapes}: {error}; leave a dim out of dynamic_shapes") from error
+            raise ExportError(f"the archive fails with inputs of shapes {shapes}: {first_line(error)}; leave a dim out of dynamic_shapes") from error
         if not result.passed:
             return result
     return _check(step, examples, names, root, seed, stock, evaluates, path, description)

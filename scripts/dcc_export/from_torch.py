@@ -6,7 +6,7 @@ import torch
 
 from .archived import order_of
 from .checkpoint import Checkpoint, write_checkpoint
-from .errors import BAD_INPUT, MISSING, ExportError
+from .errors import BAD_INPUT, MISSING, ExportError, first_line
 from .optimizer_kinds import TITLES, decays_gradients, kind_of_groups
 from .optimizer_state import Saved, read_state
 
@@ -83,8 +83,7 @@ def load(path):
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises what its parsers raise
-        first = (str(error).strip().splitlines() or ["it is damaged"])[0]
-        raise ExportError(f"{path} cannot be read: {first}; save state_dict()s with torch.save", BAD_INPUT) from error
+        raise ExportError(f"{path} cannot be read: {first_line(error)}; save state_dict()s with torch.save", BAD_INPUT) from error
 
 
 def _members(loaded):
