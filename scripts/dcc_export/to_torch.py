@@ -133,9 +133,11 @@ def _require_same_model(checkpoint, archived, parameters):
 
 
 def _sizes(archived, names):
+    """Of the optimizer's groups: those of the export, of which names may change the order; without them one of all."""
+    exported = [len(group) for group in archived.order or []]
     if names is not None:
-        return [len(names)]
-    return [len(group) for group in archived.order] if archived.order is not None else [len(archived.parameters)]
+        return exported if sum(exported) == len(names) else [len(names)]
+    return exported if archived.order is not None else [len(archived.parameters)]
 
 
 def _optimizer(kind, settings, order, parameters):

@@ -199,6 +199,26 @@ class ToDcrunTest(ConversionTest):
                 for key, value in expected.items():
                     self.assertTrue(torch.equal(found[key], value), key)
 
+    def test_names_keep_the_groups_of_the_export(self):
+        """The way back for an optimizer with the same groups, each in another order than at the export."""
+        self.export(self.run_.optimizer)
+        self.run_.train(data_of(self.run_.inputs, 1, 1), 1, 1)
+        optimizer, weights = self.saved(self.run_.optimizer.state_dict()), self.saved(self.run_.module.state_dict(), "weights.pt")
+        self.converted(self.archive, optimizer, "-o", self.path("run"), "--weights", weights)
+        other = Run("adamw")
+        groups = [{**group, "params": group["params"][::-1]} for group in trained_export.groups(other.module)]
+        other.optimizer = torch.optim.AdamW(groups)
+        names = {p: n for n, p in other.module.named_parameters()}
+        self.write("names.json", json.dumps([names[p] for group in groups for p in group["params"]]))
+        self.converted(self.path("run"), self.archive, "-o", self.path("back.pt"), "--names", self.path("names.json"), way="to-torch")
+        back = torch.load(self.path("back.pt"), weights_only=True)
+        other.module.load_state_dict(back["model"])
+        other.optimizer.load_state_dict(back["optimizer"])
+        expected, found = self.run_.state(), other.state()
+        self.assertEqual(found.keys(), expected.keys())
+        for key, value in expected.items():
+            self.assertTrue(torch.equal(found[key], value), key)
+
     def test_a_checkpoint_of_an_unknown_optimizer_is_refused_by_name(self):
         self.export(self.run_.optimizer)
         self.run_.train(data_of(self.run_.inputs, 1, 1), 1, 1)
