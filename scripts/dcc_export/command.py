@@ -1,6 +1,7 @@
 """The command line of export.py."""
 
 import argparse
+import contextlib
 import logging
 import os
 import sys
@@ -48,17 +49,17 @@ def _parser():
 
 
 def _positive(text):
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return value
+    with contextlib.suppress(ValueError):
+        if int(text) >= 1:
+            return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
 
 
 def _probability(text):
-    value = float(text)
-    if not 0.0 <= value < 1.0:
-        raise argparse.ArgumentTypeError("must be in [0, 1)")
-    return value
+    with contextlib.suppress(ValueError):
+        if 0.0 <= float(text) < 1.0:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to below 1")
 
 
 def main(argv=None):

@@ -33,6 +33,16 @@ class CommandTest(ExportTest):
                 self.assertEqual(len(printed.strip().splitlines()), 1, printed)
         self.assertEqual(os.listdir(self.folder), [])
 
+    def test_numbers_that_are_none(self):
+        for option, text, expected in (
+            ("--batch", "abc", "whole number of at least 1"),
+            ("--seq", "1.5", "whole number"),
+            ("--dropout", "half", "number from 0"),
+        ):
+            code, printed = run_command("--preset", "mlp", option, text, "-o", self.path())
+            self.assertEqual(code, 64, printed)
+            self.assertRegex(printed, f"^export.py: argument {option}: '{text}' is no {expected}")
+
     def test_what_killed_exports_left_goes(self):
         dead, live = (self.path(f".dcc_export_{name}") for name in ("dead", "live"))
         for folder in (dead, live):
