@@ -71,8 +71,9 @@ def main(argv=None):
         with explained("the export"):
             report = _run(arguments)
     except ExportError as error:
-        print(f"export.py: {error}", file=sys.stderr)
-        return error.exit_code
+        return _failed(error)
+    except OSError as error:
+        return _failed(errors.of_system(error))
     except KeyboardInterrupt:
         print("export.py: interrupted, nothing was written", file=sys.stderr)
         return 130
@@ -88,6 +89,11 @@ def main(argv=None):
     if report.without_rule:
         print(f"export.py: {_without_rule(report.without_rule)}", file=sys.stderr)
     return errors.OK
+
+
+def _failed(error):
+    print(f"export.py: {error}", file=sys.stderr)
+    return error.exit_code
 
 
 def _without_rule(names):

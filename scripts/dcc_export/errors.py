@@ -35,6 +35,15 @@ def explained(what, cure=REPORT_IT, exit_code=OUR_BUG):
         raise ExportError(f"{what} failed with {brief(error)}; {cure}", exit_code) from error
 
 
+def of_system(error):
+    """The ExportError for an OSError that was met where it could not be said which file of the user's it concerns."""
+    reason = error.strerror or first_line(error)
+    if error.filename is not None and isinstance(error, (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)):
+        return ExportError(f"cannot read {error.filename}: {reason}; give a file that is there and may be read", MISSING)
+    where = "" if error.filename is None else f" {error.filename}"
+    return ExportError(f"cannot write{where}: {reason}; free space, or name another output, and another folder for temporary files (TMPDIR)", CANNOT_WRITE)
+
+
 def first_line(error):
     """The first line of what an exception says; the name of its type where it says nothing."""
     lines = str(error).strip().splitlines()

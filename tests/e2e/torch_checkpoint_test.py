@@ -10,6 +10,7 @@ import json
 import os
 import resource
 import unittest
+import unittest.mock
 
 import torch
 from safetensors.torch import save_file
@@ -288,6 +289,8 @@ class RefusedTest(ConversionTest):
             (66, "nowhere.pt is missing", [self.archive, self.path("nowhere.pt")]),
             (66, "nowhere.pt2 is missing", [self.path("nowhere.pt2"), file]),
             (65, "cannot be read", [self.archive, self.write("junk.pt", b"junk")]),
+            (66, "nowhere.safetensors is missing", [self.archive, file, "--weights", self.path("nowhere.safetensors")]),
+            (65, "junk.safetensors cannot be read", [self.archive, file, "--weights", self.write("junk.safetensors", b"junk")]),
             (65, "cannot be read", [self.write("junk.pt2", b"junk"), file]),
             (65, "3 names are given", [self.archive, file, "--names", self.write("n.json", '["a", "b", "c"]')]),
         ):
@@ -313,13 +316,54 @@ class RefusedTest(ConversionTest):
                 self.assertIn("damaged", said)
                 file.seek(0)
                 file.write(content)
+        self.damaged_headers(folder)
+        with unittest.mock.patch.dict(to_torch._TYPES, clear=True):
+            code, said = self.convert(folder, self.archive, "-o", self.path("back.pt"), way="to-torch")
+        self.assertEqual(code, 65, said)
+        self.assertRegex(said, "buffer norm.num_batches_tracked in .* is of type 'i64', which is not known here")
         other = running.archive("mlp")
         code, said = self.convert(folder, other, "-o", self.path("back.pt"), way="to-torch")
         self.assertEqual(code, 65)
         self.assertIn("is not of the model of", said)
         code, said = self.convert(self.path("empty"), self.archive, "-o", self.path("back.pt"), way="to-torch")
         self.assertEqual(code, 66)
+        for name in ("rank-0-of-1.safetensors", "model.safetensors", "rank-0-of-1.json"):  # in the other order of reading
+            with self.subTest(name):
+                os.remove(os.path.join(folder, name))
+                code, said = self.convert(folder, self.archive, "-o", self.path("back.pt"), way="to-torch")
+                self.assertEqual(code, 66, said)
+                self.assertIn(f"{name}, which its checkpoint names, cannot be read: No such file or directory; take another", said)
         self.assertFalse(os.path.exists(self.path("back.pt")))
+
+    def damaged_headers(self, folder):
+        """A bit of a header is another: the checkpoint is refused in a sentence, or says what it said."""
+        whole = to_torch.StoredCheckpoint(folder).values
+        with open(os.path.join(folder, "model.safetensors"), "r+b") as file:
+            content = file.read()
+            for place in range(0, 8 + int.from_bytes(content[:8], "little"), 5):
+                for bit in (1, 128):
+                    file.seek(place)
+                    file.write(bytes([content[place] ^ bit]))
+                    file.flush()
+                    try:
+                        found = to_torch.StoredCheckpoint(folder).values
+                    except ExportError as error:
+                        self.assertIn("model.safetensors is damaged", str(error))
+                    else:
+                        self.assertTrue(all(torch.equal(value, whole[key]) for key, value in found.items()))
+                    file.seek(place)
+                    file.write(content[place : place + 1])
+
+    def test_what_the_system_refuses_is_a_sentence(self):
+        for code, error, pattern in (
+            (66, FileNotFoundError(2, "No such file or directory", "gone"), "cannot read gone: No such file or directory; give a file"),
+            (73, OSError(28, "No space left on device"), "cannot write: No space left on device; free space"),
+            (70, KeyError("params"), "the conversion failed with KeyError: 'params' at .*report it"),
+        ):
+            with self.subTest(code), unittest.mock.patch("torch_checkpoint.read_archive", side_effect=error):
+                result, said = self.convert(self.archive, "optimizer.pt", "-o", self.path("run"))
+                self.assertEqual(result, code, said)
+                self.assertRegex(said, f"^torch_checkpoint.py: {pattern}")
 
 
 if __name__ == "__main__":
