@@ -24,7 +24,7 @@ from .labels import describe_answers, describe_labels
 from .left_out import notes_of, require_no_dispatch_modes
 from .optimizer import describe_optimizer, limit_of_norm, parameter_order
 from .places import Places
-from .plain_calls import uncompiled
+from .plain_calls import compiled_from, uncompiled, without_wrappers
 from .precision import precision_notes
 from .program import LOSS_SCALE, Program, ProgramBuilder, to_exported_program
 from .refusals import require_exportable, require_python
@@ -81,7 +81,8 @@ def export_train_step(
 
     The module is not changed, whether the export succeeds or fails. Raises ExportError.
 
-    module: returns one scalar loss. Mode (train/eval) and requires_grad are taken as they are.
+    module: returns one scalar loss. Mode (train/eval) and requires_grad are taken as they are. Of torch.compile(module), and of compiled
+        submodules, what was compiled is exported, under its names.
     example_inputs: a tensor, a tuple of tensors, a dict of keyword tensors, or (tuple, dict). Dim 0 is the batch, and the last dim
         of tokens and labels is the time: so data files fill them.
     optimizer: a torch.optim.AdamW or SGD over this module's parameters, recorded in the archive. If it has taken steps,
@@ -111,6 +112,7 @@ def export_train_step(
     eval: also write the forward of the module in eval mode, for `dcrun --eval-every`; checked against the
         module's own loss in eval mode.
     """
+    module = compiled_from("the module", module)
     require_python("the module", module)
     require_no_dispatch_modes()
     args, kwargs, names = flatten_inputs(module, example_inputs, input_names)
@@ -191,11 +193,12 @@ class _Traced:
 def _ready_to_trace(export):
     """While open the module is as it can be traced: nothing in it is compiled, and its tensors lie in memory as in an archive."""
     step = export.step
-    require_exportable(step, export.root, export.headless)
-    step.registered = [with_values(Places(step).tensors())]
-    with Places(step).contiguous(), uncompiled():
-        step.registered.append(with_values(Places(step).tensors()))
-        yield
+    with without_wrappers(step, export.user_name):
+        require_exportable(step, export.root, export.headless)
+        step.registered = [with_values(Places(step).tensors())]
+        with Places(step).contiguous(), uncompiled():
+            step.registered.append(with_values(Places(step).tensors()))
+            yield
 
 
 def _trace(export):

@@ -9,6 +9,7 @@ import torch
 from torch.export.graph_signature import InputKind, OutputKind
 
 from .errors import BAD_INPUT, MISSING, ExportError, first_line
+from .plain_calls import without_wrapper
 
 
 @dataclasses.dataclass
@@ -25,6 +26,8 @@ class Archived:
     order: list  # names of each group of that optimizer, or None
 
     def canonical(self, name):
+        """Also of a name in the state_dict() of a compiled module."""
+        name = without_wrapper(name)
         return self.aliases.get(name, name)
 
 

@@ -306,7 +306,6 @@ class WhatToDoTest(ExportTest):
     def test_wrappers(self):
         x = score_inputs()[0]
         self.refused("torch.jit", torch.jit.trace(nn.Linear(4, 3), x), x)
-        self.refused("torch.compile", torch.compile(Scores()))
         self.refused("\\.module", nn.DataParallel(Scores()))
         self.refused("no values.*headless", Scores().to("meta"))
         self.refused("no shape yet", nn.LazyLinear(3), x)

@@ -148,6 +148,18 @@ class ToDcrunTest(ConversionTest):
             for name, value in as_state(checkpoints.newest(self.path("run"))).items():
                 self.assertTrue(torch.equal(value, expected[name]), name)
 
+    def test_names_of_a_compiled_module(self):
+        """Its state_dict() and its optimizer's names have the wrapper's prefix; the archive has not."""
+        module = torch.compile(self.run_.module, backend="eager")
+        export_train_step(module, self.run_.inputs, self.archive, roles=self.run_.roles, check=False)
+        self.run_.optimizer = torch.optim.AdamW(list(module.named_parameters())[::-1], lr=1e-2)
+        self.run_.train(data_of(self.run_.inputs, 1, 1), 1, 1)
+        optimizer, weights = self.saved(self.run_.optimizer.state_dict()), self.saved(module.state_dict(), "w.pt")
+        self.converted(self.archive, optimizer, "-o", self.path("run"), "--weights", weights)
+        expected = self.run_.state()
+        for name, value in as_state(checkpoints.newest(self.path("run"))).items():
+            self.assertTrue(torch.equal(value, expected[name]), name)
+
     def test_names_in_place_of_numbers(self):
         """What torch.distributed.checkpoint makes of an optimizer's state: parameters by name, here in another order than the module's."""
         self.export()
