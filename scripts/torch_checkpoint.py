@@ -4,7 +4,8 @@
     torch_checkpoint.py to-dcrun MODEL.pt2 OPTIMIZER.pt -o FOLDER [--weights MODEL.pt]    # for dcrun --resume FOLDER
     torch_checkpoint.py to-torch CHECKPOINT MODEL.pt2 -o STATE.pt                         # for load_state_dict()
 
-Exit codes: 0 done, 64 usage, 65 an input does not fit, 66 an input is missing, 73 the output cannot be written.
+Exit codes: 0 done, 64 usage, 65 an input does not fit, 66 an input is missing or may not be read, 70 the conversion failed where it did
+not foresee it, 73 the output cannot be written.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import torch
 from dcc_export import from_torch, to_torch
 from dcc_export.archive import replacing, zip_written
 from dcc_export.archived import read_archive
-from dcc_export.errors import MISSING, USAGE, ExportError
+from dcc_export.errors import MISSING, USAGE, ExportError, explained, of_system
 
 
 class _Parser(argparse.ArgumentParser):
@@ -51,13 +52,20 @@ def _parser():
 def main(argv=None):
     try:
         arguments = _parser().parse_args(argv)
-        notes = (_to_dcrun if arguments.way == "to-dcrun" else _to_torch)(arguments)
+        with explained("the conversion", "it did not foresee it: report it, with what wrote the files"):
+            notes = (_to_dcrun if arguments.way == "to-dcrun" else _to_torch)(arguments)
     except ExportError as error:
-        print(f"torch_checkpoint.py: {error}", file=sys.stderr)
-        return error.exit_code
+        return _failed(error)
+    except OSError as error:
+        return _failed(of_system(error))
     for note in notes:
         print(f"torch_checkpoint.py: {note}", file=sys.stderr)
     return 0
+
+
+def _failed(error):
+    print(f"torch_checkpoint.py: {error}", file=sys.stderr)
+    return error.exit_code
 
 
 def _to_dcrun(arguments):

@@ -60,10 +60,11 @@ int run_profile(const ProfileArguments& arguments, int argc, char** argv);
 
 struct InspectArguments {
   std::string plan;
-  std::string trace;           // of `dcrun --trace`, for timeline; empty: none
-  std::string as = "summary";  // summary | text | json | memory | timeline
-  std::string output;          // empty: stdout
-  bool verbose = false;        // summary with digests
+  std::string trace;  // of `dcrun --trace`, for timeline; empty: none
+  // summary | text | json | memory | decisions | decisions-json | timeline
+  std::string as = "summary";
+  std::string output;    // empty: stdout
+  bool verbose = false;  // summary with digests
 };
 base::Status run_inspect(const InspectArguments& arguments);
 

@@ -9,13 +9,13 @@ import torch
 from torch.export.graph_signature import InputKind
 
 from .archive import save_headless, save_program
+from .archive_check import check_export
 from .as_traced import require_as_traced
 from .capture import capture_joint, strip
-from .check import CheckResult, check_archive
 from .complex_pairs import remove_complex
 from .dynamic import DynamicDims
 from .errors import CHECK_FAILED, ExportError, explained
-from .evaluation import ENTRY, check_evaluation, evaluation_text, trace_evaluation
+from .evaluation import ENTRY, evaluation_text, trace_evaluation
 from .guard import unchanged
 from .headless import faked
 from .initializers import find_rules
@@ -24,13 +24,12 @@ from .labels import describe_answers, describe_labels
 from .left_out import notes_of, require_no_dispatch_modes
 from .optimizer import describe_optimizer, limit_of_norm, parameter_order
 from .places import Places
-from .plain_calls import uncompiled
+from .plain_calls import compiled_from, uncompiled, without_wrappers
 from .precision import precision_notes
-from .program import LOSS_SCALE, ProgramBuilder, to_exported_program
+from .program import LOSS_SCALE, Program, ProgramBuilder, to_exported_program
 from .refusals import require_exportable, require_python
 from .repeats import HeldByPython, require_repeatable
 from .shared_memory import with_values
-from .stock import check_stock
 from .step import StepModule, flatten_inputs
 from .ties import find_aliases
 from .trained import TrainedState
@@ -82,7 +81,8 @@ def export_train_step(
 
     The module is not changed, whether the export succeeds or fails. Raises ExportError.
 
-    module: returns one scalar loss. Mode (train/eval) and requires_grad are taken as they are.
+    module: returns one scalar loss. Mode (train/eval) and requires_grad are taken as they are. Of torch.compile(module), and of compiled
+        submodules, what was compiled is exported, under its names.
     example_inputs: a tensor, a tuple of tensors, a dict of keyword tensors, or (tuple, dict). Dim 0 is the batch, and the last dim
         of tokens and labels is the time: so data files fill them.
     optimizer: a torch.optim.AdamW or SGD over this module's parameters, recorded in the archive. If it has taken steps,
@@ -112,137 +112,166 @@ def export_train_step(
     eval: also write the forward of the module in eval mode, for `dcrun --eval-every`; checked against the
         module's own loss in eval mode.
     """
+    module = compiled_from("the module", module)
     require_python("the module", module)
     require_no_dispatch_modes()
     args, kwargs, names = flatten_inputs(module, example_inputs, input_names)
     step = StepModule(module, len(args), list(kwargs), autocast)
-    examples = args + list(kwargs.values())
-    require_exportable(step, root, headless)
-    step.registered = [with_values(Places(step).tensors())]
-    with Places(step).contiguous(), uncompiled():
-        step.registered.append(with_values(Places(step).tensors()))
-        options = {}
-        if optimizer is not None or clip_norm is not None:
-            options = _optimizer(step, root, optimizer, clip_norm)
-        notes = [*notes, *precision_notes()]
-        device = "cuda" if attention == "cuda-flash" else None
-        can_run = not headless and device is None
-        dims = DynamicDims(dynamic_shapes, names, examples) if dynamic_shapes else None
-        with unchanged(module), torch.enable_grad():
-            tensors = dims.fake_examples() if dims else examples
-            with faked(step, tensors) if headless else contextlib.nullcontext(tensors) as tensors:
-                python = HeldByPython(step, root)
-                program, exported = _trace(step, tensors, names, root, seed, dims)
-                notes += notes_of(step.left_out) + ([] if can_run and check else python.notes())
-                require_as_traced(step, examples, root, can_run, seed, program.graph)
-                texts = {}
-                if eval:
-                    evaluation = trace_evaluation(step, tensors, names, root, seed, dims, exported.constants)
-                    texts = {ENTRY: evaluation_text(evaluation)}
-                    notes += [note for note in notes_of(step.left_out) if note not in notes]
-        description = _describe(step, program, examples, roles, initializers, root)
-        with unchanged(module):
-            describe_labels(step, examples, description["inputs"], can_run, seed)
+    export = _Export(
+        step=step,
+        examples=args + list(kwargs.values()),
+        names=names,
+        root=root,
+        seed=seed,
+        headless=headless,
+        device="cuda" if attention == "cuda-flash" else None,
+        checks=check,
+        stock=stock,
+        evaluates=eval,
+    )
+    with _ready_to_trace(export):
+        options = _optimizer(step, root, optimizer, clip_norm)
+        said = [*notes, *precision_notes()]
+        if dynamic_shapes:
+            export.dims = DynamicDims(dynamic_shapes, names, export.examples)
+        traced = _trace(export)
+        said += traced.notes
+        description = _describe(export, traced.program, roles, initializers)
         description.update(options)
-        trained = TrainedState(step, root, program, optimizer, steps_taken)
+        trained = TrainedState(step, root, traced.program, optimizer, steps_taken)
         if trained.exists:
             trained.require_weights(headless)
             description["optimizer_step"] = trained.step
-            notes += trained.notes
-        description.update(dims.description() if dims else {})
-        folder = checkpoint or os.path.splitext(path)[0] + ".checkpoints"
-        write_state = functools.partial(trained.write, folder, samples_consumed)
-        if can_run and check:
+            said += trained.notes
+        if export.can_run and check:
             with unchanged(module):
-                notes += require_repeatable(step, examples, root, seed)
-        if notes:
-            description["notes"] = notes
-        if headless:
-            save_headless(exported, description, path, device, texts)
-            line = "check: skipped (no weights)"
-        elif not check or device is not None:
-            save_program(exported, description, path, device, lambda _: write_state(), texts=texts)
-            line = f"check: skipped ({'on request' if device is None else 'needs a GPU'})"
-        else:
-            with unchanged(module), torch.enable_grad():
-                check = functools.partial(_check_sizes, step, examples, dims, names, root, seed, stock, bool(eval))
-                line = _save_checked(exported, description, path, check, write_state, texts)
-        return _report(path, program, step, description, line, trained.path)
+                said += require_repeatable(step, export.examples, root, seed)
+        if said:
+            description["notes"] = said
+        folder = checkpoint or os.path.splitext(path)[0] + ".checkpoints"
+        line = _write(export, traced, description, path, functools.partial(trained.write, folder, samples_consumed))
+        return _report(path, traced.program, step, description, line, trained.path)
 
 
-def _save_checked(exported, description, path, check, write_state, texts):
-    """Writes the file, and the state next to it, if it passes `check(its path, description)`; returns what was found."""
+@dataclasses.dataclass
+class _Export:
+    """What the parts of one export read."""
+
+    step: StepModule
+    examples: list
+    names: list  # of the examples
+    root: str
+    seed: int
+    headless: bool
+    device: str  # in the place of cpu in the archive; None: cpu stays
+    checks: bool
+    stock: object  # a stock.Stock, or None
+    evaluates: bool
+    dims: DynamicDims = None
+
+    @property
+    def can_run(self):
+        return not self.headless and self.device is None
+
+    @property
+    def module(self):
+        return self.step.step
+
+    def user_name(self, fqn):
+        return strip(fqn, self.root)
+
+
+@dataclasses.dataclass
+class _Traced:
+    program: Program
+    exported: torch.export.ExportedProgram
+    texts: dict  # {name: content} of further entries of the archive
+    notes: list  # sentences about what the trace leaves out
+
+
+@contextlib.contextmanager
+def _ready_to_trace(export):
+    """While open the module is as it can be traced: nothing in it is compiled, and its tensors lie in memory as in an archive."""
+    step = export.step
+    with without_wrappers(step, export.user_name):
+        require_exportable(step, export.root, export.headless)
+        step.registered = [with_values(Places(step).tensors())]
+        with Places(step).contiguous(), uncompiled():
+            step.registered.append(with_values(Places(step).tensors()))
+            yield
+
+
+def _trace(export):
+    """The training step, and the evaluation where it is asked for."""
+    step, root, can_run = export.step, export.root, export.can_run
+    with unchanged(export.module), torch.enable_grad():
+        tensors = export.dims.fake_examples() if export.dims else export.examples
+        with faked(step, tensors) if export.headless else contextlib.nullcontext(tensors) as tensors:
+            python = HeldByPython(step, root)
+            program, exported = _trace_training(export, tensors)
+            notes = notes_of(step.left_out) + ([] if can_run and export.checks else python.notes())
+            require_as_traced(step, export.examples, root, can_run, export.seed, program.graph)
+            texts = {}
+            if export.evaluates:
+                evaluation = trace_evaluation(step, tensors, export.names, root, export.seed, export.dims, exported.constants)
+                texts = {ENTRY: evaluation_text(evaluation)}
+                notes += [note for note in notes_of(step.left_out) if note not in notes]
+    return _Traced(program, exported, texts, notes)
+
+
+def _trace_training(export, tensors):
+    step, root, dims = export.step, export.root, export.dims
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(export.seed)
+        joint, state_names = capture_joint(step, tensors, root)
+    with explained("making the graph of the step"):
+        remove_complex(joint, {own: strip(first, root) for own, first in state_names.items()})
+        program = ProgramBuilder(joint, state_names, step, export.names, find_aliases(step, root), root).build()
+        return program, to_exported_program(program, dims.examples if dims else tensors, dims.ranges() if dims else {})
+
+
+def _describe(export, program, roles, initializers):
+    """The content of extra/dcc.json, without the optimizer."""
+    step, root = export.step, export.root
+    description = {
+        "format": "dcc-train-step",
+        "version": 1,
+        "torch": torch.__version__.split("+")[0],
+        "inputs": describe_inputs(program.graph, program.user_inputs, export.examples, roles),
+        "loss_scale": LOSS_SCALE,
+        "aliases": find_aliases(step, root),
+        "initializers": _initializers(step, program, root, initializers),
+    }
+    with unchanged(export.module):
+        describe_labels(step, export.examples, description["inputs"], export.can_run, export.seed)
+    return description | (export.dims.description() if export.dims else {})
+
+
+def _write(export, traced, description, path, write_state):
+    """Writes the archive, checked if it is to be and can be, and the optimizer's state next to it; returns a line about the check."""
+    if export.headless:
+        save_headless(traced.exported, description, path, export.device, traced.texts)
+        return "check: skipped (no weights)"
+    if not export.checks or export.device is not None:
+        save_program(traced.exported, description, path, export.device, lambda _: write_state(), texts=traced.texts)
+        return f"check: skipped ({'on request' if export.device is None else 'needs a GPU'})"
+    with unchanged(export.module), torch.enable_grad():
+        return _write_checked(export, traced, description, path, write_state)
+
+
+def _write_checked(export, traced, description, path, write_state):
     lines = []
 
     def verify(partial):
         with explained("the check of the archive, on the example and on inputs that it drew,", _DRAWN, CHECK_FAILED):
-            result = check(partial, description)
+            result = check_export(export, partial, description)
         if not result.passed:
             raise ExportError(f"{result.line}; {path} is not written", CHECK_FAILED)
         lines.append(result.line)
         write_state()
 
-    save_program(exported, description, path, verify=verify, texts=texts)
+    save_program(traced.exported, description, path, verify=verify, texts=traced.texts)
     return lines[0]
-
-
-def _check_sizes(step, examples, dims, names, root, seed, stock, evaluates, path, description):
-    """`_check` at the example's sizes and, where dims are dynamic, first at others."""
-    if dims:
-        others = dims.other_examples()
-        try:
-            result = _check(step, others, names, root, seed, stock, evaluates, path, description)
-        except RuntimeError as error:
-            shapes = [list(tensor.shape) for tensor in others]
-            raise ExportError(f"the archive fails with inputs of shapes {shapes}: {error}; leave a dim out of dynamic_shapes") from error
-        if not result.passed:
-            return result
-    return _check(step, examples, names, root, seed, stock, evaluates, path, description)
-
-
-def _check(step, examples, names, root, seed, stock, evaluates, path, description):
-    """The file against the module itself, or against the stock model of its config; its evaluation against the module in eval mode."""
-    against = (path, step, examples, description["inputs"], lambda n: strip(n, root), seed)
-    result = _check_training(against, names, stock)
-    if not evaluates or not result.passed:
-        return result
-    evaluation = check_evaluation(*against)
-    return CheckResult(evaluation.passed, f"{result.line}; {evaluation.line}" if evaluation.passed else evaluation.line)
-
-
-def _check_training(against, names, stock):
-    if stock is None:
-        return check_archive(*against)
-    if stock.altered:  # our module is compared with the stock model in the archive's place
-        result = check_archive(*against)
-        if not result.passed:
-            return result
-    return check_stock(*against, stock, names)
-
-
-def _trace(step, examples, names, root, seed, dims):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        joint, state_names = capture_joint(step, examples, root)
-    with explained("making the graph of the step"):
-        remove_complex(joint, {own: strip(first, root) for own, first in state_names.items()})
-        aliases = find_aliases(step, root)
-        program = ProgramBuilder(joint, state_names, step, names, aliases, root).build()
-        ranges = dims.ranges() if dims else {}
-        return program, to_exported_program(program, dims.examples if dims else examples, ranges)
-
-
-def _describe(step, program, examples, roles, initializers, root):
-    """The content of extra/dcc.json, without the optimizer."""
-    return {
-        "format": "dcc-train-step",
-        "version": 1,
-        "torch": torch.__version__.split("+")[0],
-        "inputs": describe_inputs(program.graph, program.user_inputs, examples, roles),
-        "loss_scale": LOSS_SCALE,
-        "aliases": find_aliases(step, root),
-        "initializers": _initializers(step, program, root, initializers),
-    }
 
 
 def _report(path, program, step, description, line, checkpoint):
@@ -282,6 +311,9 @@ def _saved(program):
 
 
 def _optimizer(step, root, optimizer, clip_norm):
+    """What the description says of an optimizer and of a limit for gradients, if there are any."""
+    if optimizer is None and clip_norm is None:
+        return {}
     if optimizer is None:
         return {"optimizer": {"clip_norm": limit_of_norm(clip_norm)}}
     named = {strip(fqn, root): parameter for fqn, parameter in step.named_parameters()}

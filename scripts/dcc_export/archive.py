@@ -10,7 +10,7 @@ import zipfile
 
 import torch
 
-from .errors import CANNOT_WRITE, ExportError, explained
+from .errors import CANNOT_WRITE, ExportError, explained, first_line
 
 EXTRA_NAME = "dcc.json"
 _TEMPORARY = ".dcc_export_"  # how names of folders under construction begin
@@ -108,8 +108,7 @@ def zip_written(path):
     except RuntimeError as error:
         if type(error) is not RuntimeError:
             raise
-        first = str(error).strip().splitlines()[0]
-        raise ExportError(f"cannot write {path}: {first}; free space or choose another -o", CANNOT_WRITE) from error
+        raise ExportError(f"cannot write {path}: {first_line(error)}; free space or choose another -o", CANNOT_WRITE) from error
 
 
 def save_headless(exported, description, path, device=None, texts=None):

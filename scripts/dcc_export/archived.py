@@ -8,7 +8,8 @@ import os
 import torch
 from torch.export.graph_signature import InputKind, OutputKind
 
-from .errors import BAD_INPUT, MISSING, ExportError
+from .errors import BAD_INPUT, MISSING, ExportError, first_line
+from .plain_calls import without_wrapper
 
 
 @dataclasses.dataclass
@@ -25,6 +26,8 @@ class Archived:
     order: list  # names of each group of that optimizer, or None
 
     def canonical(self, name):
+        """Also of a name in the state_dict() of a compiled module."""
+        name = without_wrapper(name)
         return self.aliases.get(name, name)
 
 
@@ -37,8 +40,7 @@ def read_archive(path):
         program = torch.export.load(path, extra_files=extra)
         description = json.loads(extra["dcc.json"])
     except Exception as error:  # torch raises many kinds for files of another format
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ExportError(f"{path} cannot be read as an archive with weights: {first}", BAD_INPUT) from error
+        raise ExportError(f"{path} cannot be read as an archive with weights: {first_line(error)}", BAD_INPUT) from error
     archived = Archived(path, {}, {}, {}, [], description.get("aliases", {}), description.get("optimizer", {}), description.get("optimizer_order"))
     for spec in program.graph_signature.input_specs:
         if spec.kind is InputKind.PARAMETER:

@@ -9,7 +9,7 @@ import contextlib
 import torch
 
 from .capture import strip
-from .errors import ExportError
+from .errors import ExportError, first_line
 from .left_out import LeftOut, note_hooks, pushed
 from .places import Places, copies
 
@@ -29,8 +29,7 @@ def require_as_traced(step, examples, root, can_run, seed, graph):
     try:
         saving, written = _run(step, examples, seed)
     except RuntimeError as error:
-        first = str(error).strip().splitlines()[0]
-        raise ExportError(f"the module itself fails in PyTorch: {first}; correct the module, or leave its hooks and checkpoints out") from error
+        raise ExportError(f"the module itself fails in PyTorch: {first_line(error)}; correct the module, or leave its hooks and checkpoints out") from error
     if saving or written:
         raise ExportError(_refusal(saving, {strip(n, root) for n in written}))
 

@@ -17,7 +17,7 @@ from .bags import by_rows
 from .data_attribute import assignable_data, take_back
 from .decompositions import as_kernels
 from .dropouts import by_elements
-from .errors import ExportError
+from .errors import ExportError, first_line
 from .forwards import replaced_forwards
 from .left_out import HOOK_CURE, LeftOut, Untouched, noticed, require_no_backward_hooks
 from .margins import by_margins
@@ -175,8 +175,7 @@ def _with_mark(forward, fqn):
 
 
 def _tracing_failed(error, step, root):
-    first = str(error).strip().splitlines()[0] if str(error).strip() else ""
-    kind = type(error).__name__
+    first, kind = first_line(error), type(error).__name__
     if "Please convert all Tensors to FakeTensors" in first:
         return _unregistered_tensor(step, root)
     cure = "make the forward free of Python branches on tensor values"
@@ -206,7 +205,7 @@ def _tracing_failed(error, step, root):
         cure = "the forward writes to a tensor that is not registered with the module, or keeps one in an attribute; register a buffer and write to it in place"
     elif "in tensor_tracker" in first:
         cure = "the forward reads a tensor that an earlier call left in an attribute; register a buffer and write to it in place"
-    return f"tracing failed with {kind}{': ' + first if first else ''}{_own_line(error)}; {cure}"
+    return f"tracing failed with {kind}{'' if first == kind else ': ' + first}{_own_line(error)}; {cure}"
 
 
 def _own_line(error):

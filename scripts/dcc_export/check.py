@@ -9,7 +9,7 @@ import dataclasses
 import torch
 from torch.export.graph_signature import InputKind, OutputKind
 
-from .errors import ExportError
+from .errors import ExportError, first_line
 from .inputs import draw
 from .places import Places, copies
 
@@ -136,8 +136,9 @@ def run_eager(step, state, sample, strip_name, seed, expected):
             loss.backward()  # a reentrant checkpoint refuses torch.autograd.grad
             buffers.update(places.replaced(buffers))
     except (IndexError, RuntimeError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise ExportError(f"the module itself fails on inputs within their recorded ranges: {first}; correct the ranges (roles) or the module") from error
+        raise ExportError(
+            f"the module itself fails on inputs within their recorded ranges: {first_line(error)}; correct the ranges (roles) or the module"
+        ) from error
     result = {"loss": loss.detach()}
     for name, parameter in parameters.items():
         if parameter.grad is not None:

@@ -1,6 +1,7 @@
 """The command line of export.py."""
 
 import argparse
+import contextlib
 import logging
 import os
 import sys
@@ -48,17 +49,17 @@ def _parser():
 
 
 def _positive(text):
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return value
+    with contextlib.suppress(ValueError):
+        if int(text) >= 1:
+            return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
 
 
 def _probability(text):
-    value = float(text)
-    if not 0.0 <= value < 1.0:
-        raise argparse.ArgumentTypeError("must be in [0, 1)")
-    return value
+    with contextlib.suppress(ValueError):
+        if 0.0 <= float(text) < 1.0:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to below 1")
 
 
 def main(argv=None):
@@ -70,8 +71,9 @@ def main(argv=None):
         with explained("the export"):
             report = _run(arguments)
     except ExportError as error:
-        print(f"export.py: {error}", file=sys.stderr)
-        return error.exit_code
+        return _failed(error)
+    except OSError as error:
+        return _failed(errors.of_system(error))
     except KeyboardInterrupt:
         print("export.py: interrupted, nothing was written", file=sys.stderr)
         return 130
@@ -87,6 +89,11 @@ def main(argv=None):
     if report.without_rule:
         print(f"export.py: {_without_rule(report.without_rule)}", file=sys.stderr)
     return errors.OK
+
+
+def _failed(error):
+    print(f"export.py: {error}", file=sys.stderr)
+    return error.exit_code
 
 
 def _without_rule(names):

@@ -9,7 +9,7 @@ import torch
 from torch._functorch._aot_autograd import descriptors
 
 from . import fake_mode
-from .errors import ExportError
+from .errors import ExportError, first_line
 
 aten = torch.ops.aten
 
@@ -90,7 +90,7 @@ def _recompute_values(joint):
                     node.meta["val"] = node.target(*args, **kwargs)
                 except RuntimeError as error:
                     raise ExportError(
-                        f"{node.target} does not take the memory order of complex numbers written as pairs ({str(error).splitlines()[0]}); "
+                        f"{node.target} does not take the memory order of complex numbers written as pairs ({first_line(error)}); "
                         "write this part of the model with real tensors, for example cos and sin instead of torch.polar"
                     ) from error
 

@@ -35,8 +35,28 @@ def explained(what, cure=REPORT_IT, exit_code=OUR_BUG):
         raise ExportError(f"{what} failed with {brief(error)}; {cure}", exit_code) from error
 
 
+def of_system(error):
+    """The ExportError for an OSError that was met where it could not be said which file of the user's it concerns."""
+    reason = error.strerror or first_line(error)
+    if error.filename is not None and isinstance(error, (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)):
+        return ExportError(f"cannot read {error.filename}: {reason}; give a file that is there and may be read", MISSING)
+    where = "" if error.filename is None else f" {error.filename}"
+    return ExportError(f"cannot write{where}: {reason}; free space, or name another output, and another folder for temporary files (TMPDIR)", CANNOT_WRITE)
+
+
+def first_line(error):
+    """The first line of what an exception says; the name of its type where it says nothing."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
 def brief(error):
     """ "KeyError: torch.uint64 at serialize.py:361": the kind of an exception, the first line of what it says, and where it was raised."""
-    lines = str(error).strip().splitlines()
     place = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}{': ' + lines[0] if lines else ''} at {os.path.basename(place.filename)}:{place.lineno}"
+    return f"{kind_and_line(error)} at {os.path.basename(place.filename)}:{place.lineno}"
+
+
+def kind_and_line(error):
+    """ "KeyError: torch.uint64", or "KeyError" where it says nothing."""
+    kind, line = type(error).__name__, first_line(error)
+    return kind if line == kind else f"{kind}: {line}"

@@ -1,12 +1,13 @@
 """A `torch.save`d optimizer state (and model state) as a checkpoint that `dcrun --resume` takes."""
 
+import contextlib
 import os
 
 import torch
 
 from .archived import order_of
 from .checkpoint import Checkpoint, write_checkpoint
-from .errors import BAD_INPUT, MISSING, ExportError
+from .errors import BAD_INPUT, MISSING, ExportError, first_line
 from .optimizer_kinds import TITLES, decays_gradients, kind_of_groups
 from .optimizer_state import Saved, read_state
 
@@ -78,13 +79,19 @@ def optimizer_state_dict(path, key):
 
 def load(path):
     """What torch.save wrote, without running code of the file."""
-    if not os.path.exists(path):
-        raise ExportError(f"{path} is missing", MISSING)
-    try:
+    with _readable(path, "save state_dict()s with torch.save"):
         return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises what its parsers raise
-        first = (str(error).strip().splitlines() or ["it is damaged"])[0]
-        raise ExportError(f"{path} cannot be read: {first}; save state_dict()s with torch.save", BAD_INPUT) from error
+
+
+@contextlib.contextmanager
+def _readable(path, cure):
+    """While open, `path` is read: libraries raise what their parsers raise."""
+    if not os.path.exists(path):
+        raise ExportError(f"{path} is missing; give a file that is there", MISSING)
+    try:
+        yield
+    except Exception as error:
+        raise ExportError(f"{path} cannot be read: {first_line(error)}; {cure}", BAD_INPUT) from error
 
 
 def _members(loaded):
@@ -138,7 +145,8 @@ def _load_weights(path):
     if path.endswith(".safetensors"):
         from safetensors.torch import load_file
 
-        return load_file(path)
+        with _readable(path, "save it again, or give what torch.save made of the state_dict()"):
+            return load_file(path)
     loaded = load(path)
     if not isinstance(loaded, dict) or not loaded or not all(isinstance(v, torch.Tensor) for v in loaded.values()):
         raise ExportError(f"{path} holds no model.state_dict(), but {_members(loaded)}; save that alone")

@@ -9,7 +9,7 @@ import sys
 import torch
 
 from . import experts, separate_experts, unknown_keys
-from .errors import MISSING, ExportError
+from .errors import MISSING, ExportError, first_line
 from .headless import compute_buffers
 from .randomness import dropout_rates, set_rates
 from .stock import Stock
@@ -69,7 +69,7 @@ def make_config(values):
     try:
         return transformers.AutoConfig.for_model(**copy.deepcopy(values))
     except Exception as error:  # strict config validation has its own exception types
-        raise ExportError(f"transformers rejects the config: {_first_line(error)}") from error
+        raise ExportError(f"transformers rejects the config: {_on_one_line(error)}") from error
 
 
 def _require_positions(model, seq):
@@ -103,8 +103,9 @@ def _construct(task, config, options, attention):
     except ExportError:
         raise
     except Exception as error:
-        raise ExportError(f"transformers cannot build {config.model_type!r}: {_first_line(error)}") from error
+        raise ExportError(f"transformers cannot build {config.model_type!r}: {_on_one_line(error)}") from error
 
 
-def _first_line(error):
-    return " ".join(str(error).split())[:300]
+def _on_one_line(error):
+    """What transformers says; the reason may be on the second line."""
+    return " ".join(str(error).split())[:300] or first_line(error)

@@ -19,7 +19,7 @@ import copy
 
 import torch
 
-from .errors import ExportError
+from .errors import ExportError, first_line
 from .inputs import draw
 from .places import Places, copies
 
@@ -65,8 +65,7 @@ def _find_out(step, examples, descriptions, index, tokens, can_run, seed):
             raise _unknown(name, str(undecided)) from None
         except (IndexError, RuntimeError, ValueError, TypeError) as error:
             if not widened:
-                first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-                raise _unknown(name, f"the module fails on drawn inputs: {first}") from error
+                raise _unknown(name, f"the module fails on drawn inputs: {first_line(error)}") from error
     raise AssertionError("the last type raises or returns")
 
 

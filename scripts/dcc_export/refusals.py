@@ -42,8 +42,6 @@ def require_python(name, module):
 
 def _require_plain(name, module):
     require_python(name, module)
-    if hasattr(module, "_orig_mod"):
-        raise ExportError(f"{name} is wrapped by torch.compile; export the module inside, ._orig_mod")
     if isinstance(module, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
         raise ExportError(f"{name} is a {type(module).__name__}; export the module inside, .module (dcc compile distributes the step)")
     if _FSDP & {kind.__name__ for kind in type(module).__mro__ if kind.__module__.startswith("torch.distributed.")}:

@@ -1,5 +1,6 @@
 """A checkpoint of dcrun as the state_dict()s of PyTorch."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -12,6 +13,8 @@ from .checkpoint import DTYPES, INDEX, unsealed
 from .errors import BAD_INPUT, MISSING, ExportError
 from .optimizer_kinds import kind_named
 
+# What reading a damaged file ends with: bytes that are no JSON, positions and sizes that no file has, other types than expected.
+_UNREADABLE = (OSError, ValueError, MemoryError, OverflowError, LookupError, TypeError)
 _TYPES = {short: dtype for dtype, (short, _) in DTYPES.items()}
 
 
@@ -26,7 +29,7 @@ class StoredCheckpoint:
         seen = {}
         for rank in self.index["ranks"]:
             manifest = os.path.join(self.path, rank["file"])
-            with open(manifest, "rb") as file:
+            with _opened(manifest) as file:
                 if hashlib.sha256(file.read()).hexdigest() != rank["sha256"]:
                     raise _damaged(manifest, "it is not the file that the index names")
             for piece in unsealed(manifest)["pieces"]:
@@ -40,19 +43,15 @@ class StoredCheckpoint:
         return {name: value for (k, name), value in self.values.items() if k == kind}
 
     def _add(self, piece, seen):
-        key, dtype = (piece["kind"], piece["of"]), _TYPES[piece["dtype"]]
+        key, dtype = (piece["kind"], piece["of"]), _TYPES.get(piece["dtype"])
+        if dtype is None:
+            raise ExportError(
+                f"{' '.join(key)} in {self.path} is of type {piece['dtype']!r}, which is not known here; use the scripts of the dcrun that wrote it"
+            )
         if key not in self.values:
             self.values[key] = torch.empty(piece["shape"], dtype=dtype)
         file = os.path.join(self.path, piece["file"])
-        at, table = _header(file)
-        entry = table.get(piece["tensor"])
-        size = self.values[key].element_size()
-        begin = at + entry["data_offsets"][0] + piece["at"] * size if entry else 0
-        with open(file, "rb") as data:
-            data.seek(begin)
-            content = bytearray(data.read(piece["count"] * size))
-        if entry is None or len(content) != piece["count"] * size:
-            raise _damaged(file, f"tensor {piece['tensor']!r} is not whole")
+        content = _content(file, piece, self.values[key].element_size())
         if not self._matches(piece, content):
             raise _damaged(file, f"tensor {piece['tensor']!r} does not match its checksum")
         flat = self.values[key].view(-1)
@@ -112,14 +111,33 @@ def _find(path):
     return os.path.join(path, inside[-1])
 
 
-def _header(file):
-    """(where the tensors begin, the table) of a safetensors file."""
+@contextlib.contextmanager
+def _opened(path):
+    """A file that the checkpoint names, for reading."""
     try:
-        with open(file, "rb") as data:
-            size = int.from_bytes(data.read(8), "little")
-            return 8 + size, json.loads(data.read(size))
-    except (OSError, ValueError, MemoryError) as error:
-        raise _damaged(file, "its header cannot be read") from error
+        file = open(path, "rb")
+    except OSError as error:
+        raise ExportError(f"{path}, which its checkpoint names, cannot be read: {error.strerror}; take another checkpoint", MISSING) from error
+    with file:
+        yield file
+
+
+def _content(path, piece, size):
+    """The bytes of a piece, with elements of `size` bytes, from a safetensors file, whose header may say anything."""
+    with _opened(path) as file:
+        try:
+            header = int.from_bytes(file.read(8), "little")
+            table = json.loads(file.read(header))
+        except _UNREADABLE as error:
+            raise _damaged(path, "its header cannot be read") from error
+        try:
+            file.seek(8 + header + table[piece["tensor"]]["data_offsets"][0] + piece["at"] * size)
+            content = bytearray(file.read(piece["count"] * size))
+        except _UNREADABLE:
+            content = b""
+    if len(content) != piece["count"] * size:
+        raise _damaged(path, f"tensor {piece['tensor']!r} is not whole")
+    return content
 
 
 def _damaged(path, what):
@@ -133,9 +151,11 @@ def _require_same_model(checkpoint, archived, parameters):
 
 
 def _sizes(archived, names):
+    """Of the optimizer's groups: those of the export, of which names may change the order; without them one of all."""
+    exported = [len(group) for group in archived.order or []]
     if names is not None:
-        return [len(names)]
-    return [len(group) for group in archived.order] if archived.order is not None else [len(archived.parameters)]
+        return exported if sum(exported) == len(names) else [len(names)]
+    return exported if archived.order is not None else [len(archived.parameters)]
 
 
 def _optimizer(kind, settings, order, parameters):

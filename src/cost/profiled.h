@@ -69,10 +69,11 @@ class ProfiledCost final : public CostModel {
   void add_together(const base::TogetherMeasurement& row);
   Contention next_to_compute(Collective kind, base::Bytes bytes, Group group) const;
   int32_t shared(Collective kind, base::Bytes bytes, Group group) const;
-  // The number of ranks whose figures of `kind` answer for `ranks`: the same, else the nearest, of
-  // two equally near the larger. 0: none.
-  // Of the group's level; what was not measured inside or across hosts is answered by the world.
+  // Whose figures of `kind` answer for `group`: one of its level; what was not measured inside or
+  // across hosts is answered by the world.
   Group measured_group(Collective kind, Group group) const;
+  // How many ranks that group has: as many, else the nearest that were measured on its level, of
+  // two equally near the larger. 0: none.
   int measured_ranks(Collective kind, Group group) const;
 
   // What a collective and compute cost each other, by size.

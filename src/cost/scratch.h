@@ -12,7 +12,8 @@
 
 namespace dc::cost {
 
-// 0 for views and for native kernels, which allocate nothing.
+// 0 for views and most native kernels. Native products, attention, convolutions, gradients of
+// pooling and the output layer get the bytes that their kernels ask for.
 base::Bytes estimate_scratch(const base::KernelSignature& signature, int threads);
 
 // Whether there are as many operands as the table of operators says, and a result, so that rules

@@ -22,7 +22,9 @@ inline constexpr const char* kCutShort =
 // ours in it. Such a plan is not cached, so that the note is seen.
 inline constexpr const char* kLeftOut = "search-left-out: ";
 
-// Hears the name of each part as it ends: "passes" (several times), "layout", "emit", "verify".
+// Hears the name of each part as it ends: "search" (of "auto"), "passes" (after each pass),
+// "layout", "evaluation" (of an archive that has one), "emit", "verify". All may come again: a plan
+// that fails is followed by another.
 using PartDone = std::function<void(const char* part)>;
 
 // The imported step as the options have it: ranks, micro-batches, type of gradients on the wire.

@@ -81,7 +81,7 @@ struct Buffer {  // a module buffer or a lifted constant
 };
 
 struct StateEntry {
-  std::string name;  // unique, for example "shard:model.embed.weight"
+  std::string name;  // unique, for example "shard.model.embed.weight"
   StateRole role = StateRole::Parameter;
   int parameter = -1;  // index into Step::parameters, or -1
   int buffer = -1;     // index into Step::buffers, or -1

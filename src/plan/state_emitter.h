@@ -7,10 +7,10 @@
 
 namespace dc::plan {
 
-// Without its tensor, which the memory table gives.
 // A group, or the axes that a stride counts.
 uint32_t plan_axes(const ir::Mesh& mesh, ir::AxisMask axes);
 
+// Without its tensor, which the memory table gives.
 runtime::plan::StateEntry emit_state_entry(const ir::Step& step, const ir::StateEntry& entry);
 
 }  // namespace dc::plan

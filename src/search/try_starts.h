@@ -14,9 +14,10 @@ base::Status try_joint_starts(SearchState& state);
 // in the other ways. For budgets that nothing fits without.
 base::Status try_offload_starts(SearchState& state);
 
-// All passes at once, operators fused as in the best so far that fits, each start with as much
-// recomputed as the budget asks, all that may be, and half of that; the latter two only where the
-// first is near the best. Then the best with its operators fused in the other ways.
+// All passes at once, operators fused as in the best so far that fits. Each start with as much
+// recomputed as the budget asks, and, where that is near the best, with all that may be. Where
+// joint starts fit and the budget asks for more than half of what that saves, only the latter, and
+// no start that gathers again. Then the best with its operators fused in the other ways.
 base::Status try_other_starts(SearchState& state);
 
 }  // namespace dc::search

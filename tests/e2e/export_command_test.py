@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import unittest
+import unittest.mock
 
 from export_case import ROOT, ExportTest, run_command
 
@@ -32,6 +33,27 @@ class CommandTest(ExportTest):
                 self.assertEqual(found, code, printed)
                 self.assertEqual(len(printed.strip().splitlines()), 1, printed)
         self.assertEqual(os.listdir(self.folder), [])
+
+    def test_numbers_that_are_none(self):
+        for option, text, expected in (
+            ("--batch", "abc", "whole number of at least 1"),
+            ("--seq", "1.5", "whole number"),
+            ("--dropout", "half", "number from 0"),
+        ):
+            code, printed = run_command("--preset", "mlp", option, text, "-o", self.path())
+            self.assertEqual(code, 64, printed)
+            self.assertRegex(printed, f"^export.py: argument {option}: '{text}' is no {expected}")
+
+    def test_what_the_system_refuses_is_a_sentence(self):
+        for code, error, pattern in (
+            (66, FileNotFoundError(2, "No such file or directory", "gone"), "cannot read gone: No such file or directory; give a file"),
+            (73, OSError(28, "No space left on device", "/tmp/x"), "cannot write /tmp/x: No space left on device; free space"),
+            (73, FileNotFoundError(2, "No usable temporary directory found in ['/tmp']"), "cannot write: No usable .*TMPDIR"),
+        ):
+            with self.subTest(pattern), unittest.mock.patch("dcc_export.attempts.export_workload", side_effect=error):
+                found, printed = run_command("--preset", "mlp", "-o", self.path())
+                self.assertEqual(found, code, printed)
+                self.assertRegex(printed, f"^export.py: {pattern}")
 
     def test_what_killed_exports_left_goes(self):
         dead, live = (self.path(f".dcc_export_{name}") for name in ("dead", "live"))

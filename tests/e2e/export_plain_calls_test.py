@@ -47,6 +47,66 @@ class PlainCallsTest(unittest.TestCase):
         exported(module)
         self.assertIsNotNone(module.inner._compiled_call_impl)
 
+    def test_what_torch_compile_returned(self):
+        """As the module or inside of it: the archive is that of what was compiled, under its names."""
+
+        def compiled(module):
+            return torch.compile(module, backend="eager")
+
+        def made(change):
+            torch.manual_seed(0)
+            return change(Calls(lambda m, x: m.out(m.inner(x)), inner=nn.Sequential(nn.Linear(6, 6), nn.Tanh())))
+
+        def grandchild(module):
+            module.inner[0] = compiled(module.inner[0])
+            return module
+
+        def child(module):
+            module.inner = compiled(module.inner)
+            return module
+
+        def in_place(module):
+            module.compile(backend="eager")
+            return module
+
+        def listed(module):
+            layers = [compiled(module.inner)]
+            module.compute = lambda m, x: m.out(layers[0](x))
+            return module
+
+        def archive(module):
+            path = running.fresh(".pt2")
+            optimizer = torch.optim.AdamW([{"params": list(module.parameters())[:1], "lr": 0.5}, {"params": list(module.parameters())[1:]}])
+            names = list(module.state_dict())
+            report = export_train_step(module, (X, LABELS), path, optimizer=optimizer, eval=True)
+            self.assertIn("check: loss and every gradient equal eager exactly", report.check)
+            self.assertEqual(report.notes, [])
+            self.assertEqual(list(module.state_dict()), names)  # it stays compiled
+            with open(path, "rb") as file:
+                return file.read()
+
+        plain = archive(made(lambda m: m))
+        for name, change in (
+            ("the module", compiled),
+            ("inside of it", child),
+            ("inside of each other", lambda m: compiled(child(grandchild(m)))),
+            ("in place", in_place),
+            ("in a list", listed),
+        ):
+            with self.subTest(name):
+                self.assertEqual(archive(made(change)), plain)
+
+    def test_hooks_of_what_torch_compile_returned(self):
+        """They run in eager, and what was compiled lacks them."""
+        module = Calls(lambda m, x: m.out(m.inner(x)))
+        module.inner = torch.compile(module.inner, backend="eager")
+        module.inner.register_forward_hook(lambda m, args, result: result * 2)
+        whole = torch.compile(Calls(lambda m, x: m.out(x)), backend="eager")
+        whole.register_forward_pre_hook(lambda m, args: None)
+        for name, compiled in (("inner", module), ("the module", whole)):
+            with self.assertRaisesRegex(ExportError, f"^{name} has a hook on what torch.compile returned.*register it there"):
+                exported(compiled)
+
     def test_reentrant_checkpoint(self):
         exported(Calls(lambda m, x: m.out(checkpoint(lambda h: m.inner(h).tanh(), m.inner(x), use_reentrant=True))))
         self.assertTrue(issubclass(torch.utils.checkpoint.CheckpointFunction, torch.autograd.Function))

@@ -106,6 +106,27 @@ class RefusalTest(ExportTest):
                 self.refused(f"writing the archive failed with {name}: .* at .*; the exporter did not foresee it", Regression(), regression_inputs(), code=70)
                 self.refused(f"writing the graph failed with {name}", Regression(), regression_inputs(), code=70, headless=True)
 
+    def test_errors_without_text_are_named_by_their_type(self):
+        inputs = regression_inputs()
+
+        class Fails(Regression):
+            def __init__(self, fails):
+                super().__init__()
+                self.fails = fails
+
+            def forward(self, x, y):
+                if self.fails(x):
+                    raise RuntimeError()
+                return super().forward(x, y)
+
+        def is_drawn(x):
+            return type(x) is torch.Tensor and not torch.equal(x, inputs[0])  # while it is traced, x is of another class
+
+        self.refused("fails on inputs within their recorded ranges: RuntimeError; correct the ranges", Fails(is_drawn), inputs)
+        self.refused("tracing failed with RuntimeError in export_refusals_test.py", Fails(lambda x: True), inputs)
+        with unittest.mock.patch("torch.export.save", side_effect=RuntimeError()):
+            self.refused("cannot write .*: RuntimeError; free space", Regression(), inputs, code=73)
+
     def test_a_loss_that_is_not_a_number_is_said(self):
         class Root(Regression):
             def forward(self, x, y):
@@ -283,7 +304,6 @@ class WhatToDoTest(ExportTest):
     def test_wrappers(self):
         x = score_inputs()[0]
         self.refused("torch.jit", torch.jit.trace(nn.Linear(4, 3), x), x)
-        self.refused("torch.compile", torch.compile(Scores()))
         self.refused("\\.module", nn.DataParallel(Scores()))
         self.refused("no values.*headless", Scores().to("meta"))
         self.refused("no shape yet", nn.LazyLinear(3), x)

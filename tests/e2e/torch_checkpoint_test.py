@@ -10,6 +10,7 @@ import json
 import os
 import resource
 import unittest
+import unittest.mock
 
 import torch
 from safetensors.torch import save_file
@@ -147,6 +148,18 @@ class ToDcrunTest(ConversionTest):
             for name, value in as_state(checkpoints.newest(self.path("run"))).items():
                 self.assertTrue(torch.equal(value, expected[name]), name)
 
+    def test_names_of_a_compiled_module(self):
+        """Its state_dict() and its optimizer's names have the wrapper's prefix; the archive has not."""
+        module = torch.compile(self.run_.module, backend="eager")
+        export_train_step(module, self.run_.inputs, self.archive, roles=self.run_.roles, check=False)
+        self.run_.optimizer = torch.optim.AdamW(list(module.named_parameters())[::-1], lr=1e-2)
+        self.run_.train(data_of(self.run_.inputs, 1, 1), 1, 1)
+        optimizer, weights = self.saved(self.run_.optimizer.state_dict()), self.saved(module.state_dict(), "w.pt")
+        self.converted(self.archive, optimizer, "-o", self.path("run"), "--weights", weights)
+        expected = self.run_.state()
+        for name, value in as_state(checkpoints.newest(self.path("run"))).items():
+            self.assertTrue(torch.equal(value, expected[name]), name)
+
     def test_names_in_place_of_numbers(self):
         """What torch.distributed.checkpoint makes of an optimizer's state: parameters by name, here in another order than the module's."""
         self.export()
@@ -198,6 +211,26 @@ class ToDcrunTest(ConversionTest):
                 self.assertEqual(found.keys(), expected.keys())
                 for key, value in expected.items():
                     self.assertTrue(torch.equal(found[key], value), key)
+
+    def test_names_keep_the_groups_of_the_export(self):
+        """The way back for an optimizer with the same groups, each in another order than at the export."""
+        self.export(self.run_.optimizer)
+        self.run_.train(data_of(self.run_.inputs, 1, 1), 1, 1)
+        optimizer, weights = self.saved(self.run_.optimizer.state_dict()), self.saved(self.run_.module.state_dict(), "weights.pt")
+        self.converted(self.archive, optimizer, "-o", self.path("run"), "--weights", weights)
+        other = Run("adamw")
+        groups = [{**group, "params": group["params"][::-1]} for group in trained_export.groups(other.module)]
+        other.optimizer = torch.optim.AdamW(groups)
+        names = {p: n for n, p in other.module.named_parameters()}
+        self.write("names.json", json.dumps([names[p] for group in groups for p in group["params"]]))
+        self.converted(self.path("run"), self.archive, "-o", self.path("back.pt"), "--names", self.path("names.json"), way="to-torch")
+        back = torch.load(self.path("back.pt"), weights_only=True)
+        other.module.load_state_dict(back["model"])
+        other.optimizer.load_state_dict(back["optimizer"])
+        expected, found = self.run_.state(), other.state()
+        self.assertEqual(found.keys(), expected.keys())
+        for key, value in expected.items():
+            self.assertTrue(torch.equal(found[key], value), key)
 
     def test_a_checkpoint_of_an_unknown_optimizer_is_refused_by_name(self):
         self.export(self.run_.optimizer)
@@ -268,6 +301,8 @@ class RefusedTest(ConversionTest):
             (66, "nowhere.pt is missing", [self.archive, self.path("nowhere.pt")]),
             (66, "nowhere.pt2 is missing", [self.path("nowhere.pt2"), file]),
             (65, "cannot be read", [self.archive, self.write("junk.pt", b"junk")]),
+            (66, "nowhere.safetensors is missing", [self.archive, file, "--weights", self.path("nowhere.safetensors")]),
+            (65, "junk.safetensors cannot be read", [self.archive, file, "--weights", self.write("junk.safetensors", b"junk")]),
             (65, "cannot be read", [self.write("junk.pt2", b"junk"), file]),
             (65, "3 names are given", [self.archive, file, "--names", self.write("n.json", '["a", "b", "c"]')]),
         ):
@@ -293,13 +328,54 @@ class RefusedTest(ConversionTest):
                 self.assertIn("damaged", said)
                 file.seek(0)
                 file.write(content)
+        self.damaged_headers(folder)
+        with unittest.mock.patch.dict(to_torch._TYPES, clear=True):
+            code, said = self.convert(folder, self.archive, "-o", self.path("back.pt"), way="to-torch")
+        self.assertEqual(code, 65, said)
+        self.assertRegex(said, "buffer norm.num_batches_tracked in .* is of type 'i64', which is not known here")
         other = running.archive("mlp")
         code, said = self.convert(folder, other, "-o", self.path("back.pt"), way="to-torch")
         self.assertEqual(code, 65)
         self.assertIn("is not of the model of", said)
         code, said = self.convert(self.path("empty"), self.archive, "-o", self.path("back.pt"), way="to-torch")
         self.assertEqual(code, 66)
+        for name in ("rank-0-of-1.safetensors", "model.safetensors", "rank-0-of-1.json"):  # in the other order of reading
+            with self.subTest(name):
+                os.remove(os.path.join(folder, name))
+                code, said = self.convert(folder, self.archive, "-o", self.path("back.pt"), way="to-torch")
+                self.assertEqual(code, 66, said)
+                self.assertIn(f"{name}, which its checkpoint names, cannot be read: No such file or directory; take another", said)
         self.assertFalse(os.path.exists(self.path("back.pt")))
+
+    def damaged_headers(self, folder):
+        """A bit of a header is another: the checkpoint is refused in a sentence, or says what it said."""
+        whole = to_torch.StoredCheckpoint(folder).values
+        with open(os.path.join(folder, "model.safetensors"), "r+b") as file:
+            content = file.read()
+            for place in range(0, 8 + int.from_bytes(content[:8], "little"), 5):
+                for bit in (1, 128):
+                    file.seek(place)
+                    file.write(bytes([content[place] ^ bit]))
+                    file.flush()
+                    try:
+                        found = to_torch.StoredCheckpoint(folder).values
+                    except ExportError as error:
+                        self.assertIn("model.safetensors is damaged", str(error))
+                    else:
+                        self.assertTrue(all(torch.equal(value, whole[key]) for key, value in found.items()))
+                    file.seek(place)
+                    file.write(content[place : place + 1])
+
+    def test_what_the_system_refuses_is_a_sentence(self):
+        for code, error, pattern in (
+            (66, FileNotFoundError(2, "No such file or directory", "gone"), "cannot read gone: No such file or directory; give a file"),
+            (73, OSError(28, "No space left on device"), "cannot write: No space left on device; free space"),
+            (70, KeyError("params"), "the conversion failed with KeyError: 'params' at .*report it"),
+        ):
+            with self.subTest(code), unittest.mock.patch("torch_checkpoint.read_archive", side_effect=error):
+                result, said = self.convert(self.archive, "optimizer.pt", "-o", self.path("run"))
+                self.assertEqual(result, code, said)
+                self.assertRegex(said, f"^torch_checkpoint.py: {pattern}")
 
 
 if __name__ == "__main__":

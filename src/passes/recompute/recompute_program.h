@@ -87,6 +87,4 @@ struct RecomputeProgram {
   std::vector<int64_t> scratch;  // by position, aligned
 };
 
-// A view that only renames bytes; not the done half of a collective, not an op that writes.
-
 }  // namespace dc::passes
