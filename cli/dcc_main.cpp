@@ -332,7 +332,10 @@ std::string what_is_wrong(const CLI::App& app, const CLI::App& sub, const CLI::P
     const std::string hint =
         dc::base::did_you_mean(word, std::vector<std::string_view>(names.begin(), names.end()));
     if (hint.empty()) continue;
-    return (is_option ? "unknown option '" : "unknown command '") + word + "'" + hint;
+    std::string text = is_option ? "unknown option '" : "unknown command '";
+    text += word;
+    text += "'";
+    return text += hint;
   }
   return error.what();
 }
