@@ -108,7 +108,7 @@ class Search {
   int kept_for_end() const { return std::min(state_.asked().effort / 8, 3) * Trials::kWorkOfOne; }
 
   // Beyond the effort, since a descent that ends earlier is another one.
-  int more_for_end() const { return std::min(state_.asked().effort / 8, 2) * Trials::kWorkOfOne; }
+  int more_for_end() const { return std::min(state_.asked().effort / 16, 2) * Trials::kWorkOfOne; }
 
   // A budget that the bound says is out of reach, and the smallest plan too.
   bool is_refused() const { return smallest_ && smallest_->bytes > state_.options().memory()->v; }
@@ -210,6 +210,24 @@ class Search {
       if (other != keeping_of(before.chain) && !near.empty() && near.score != best &&
           near.score.time.v / kNearEnd <= best.time.v / 100)
         DC_RETURN_IF_ERROR(exchange_longer(near.candidate));
+    }
+    return use_as_fastest();
+  }
+  // What is left of the effort: schedules near the fastest with operators fused and memory used as
+  // it has them, to which a descent that moved on did not come. What costs the same is the same.
+  Status use_as_fastest() {
+    const Chain fastest = trials().fastest().candidate.chain;
+    const passes::PassCall* exchanges = find_exchanges(fastest);
+    if (!exchanges) return {};
+    Score before;
+    for (const Trial& near : trials().near_fastest(kNearEnd)) {
+      if (near.score == std::exchange(before, near.score)) continue;
+      Chain other = fused(near.candidate.chain, fusion_of(fastest));
+      if (!find_exchanges(other)) continue;
+      std::ranges::replace_if(
+          other, [](const passes::PassCall& call) { return makes_exchanges(*call.pass); },
+          *exchanges);
+      DC_RETURN_IF_ERROR(state_.try_next({other, near.candidate.planned}).status());
     }
     return {};
   }

@@ -161,6 +161,17 @@ void Trials::take_back(const Aside& aside) {
   if (!found.empty() && wins(found.score)) best_ = found;
 }
 
+std::vector<Trial> Trials::near_fastest(int64_t percent) const {
+  std::vector<Trial> near;
+  for (const auto& [text, trial] : latest_) {
+    if (trial.score.fits && !fastest_.empty() &&
+        trial.score.time.v / percent <= fastest_.score.time.v / 100)
+      near.push_back(trial);
+  }
+  std::ranges::stable_sort(near, {}, [](const Trial& trial) { return trial.score.time; });
+  return near;
+}
+
 void Trials::take_fastest() {
   if (fastest_.empty() || !best_.score.fits) return;
   const int64_t fastest = fastest_.score.time.v;

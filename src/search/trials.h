@@ -88,6 +88,9 @@ class Trials {
   std::optional<SmallestChain> smallest_of(const std::vector<passes::Chain>& chains);
   // Of the chain's latest try. Empty: it made no schedule.
   std::optional<Score> latest(const passes::Chain& chain) const;
+  // Those that fit within so many per cent of the fastest, the fastest first; of each chain the
+  // latest.
+  std::vector<Trial> near_fastest(int64_t percent) const;
   // Whether its addresses keep the budget too, which only of what would be the best is known.
   base::Result<bool> latest_keeps_budget(const passes::Chain& chain);
   // As if the chain had not been tried.

@@ -68,13 +68,12 @@ class Auto(unittest.TestCase):
                 self.assertLessEqual(predicted(auto), predicted(full) * 1.001)
                 self.assertLessEqual(predicted(auto), (before or predicted(auto)) * 1.005)
                 before = predicted(auto)
-        # At 70.8 GiB parameters alone are kept, all activations made again; with four micro-batches by the published rules. 1.0010 is what both searches leave
-        # between them there; without either way to use memory it was 1.02 to 1.04.
+        # At 70.8 GiB parameters alone are kept, all activations made again; with four micro-batches by the published rules.
         for gib, more, recompute in ((129.57, (), "off"), (70.8, (), "full"), (63.44, ("--grad-accum", "4"), "full")):
             room = ("--memory", f"{gib}GiB", *more, "--reduction-order", "per-micro-batch")
             auto, _ = report(archive, *options, *room)
             other, _ = report(archive, *options, *room, "--recompute", recompute)
-            self.assertLessEqual(predicted(auto), predicted(other) * 1.002, gib)
+            self.assertLessEqual(predicted(auto), predicted(other) * 1.001, gib)
         much, _ = report(archive, *options, "--memory", "133.8GiB")
         unlimited, _ = report(archive, *options)
         self.assertLessEqual(predicted(unlimited), predicted(much) * 1.005)
