@@ -30,8 +30,8 @@ using base::ErrorKind;
 using base::Result;
 using base::Status;
 
-// A bar: of kernels, then of fused kernels drawn at random if any
-// are asked for, then with several ranks of collectives.
+// A bar: of kernels, then of fused kernels drawn at random if any are asked for, then with several
+// ranks of collectives.
 class ProgressBar {
  public:
   ProgressBar(bool wanted, bool has_fusions, bool has_collectives)

@@ -5,7 +5,7 @@ import contextlib
 
 @contextlib.contextmanager
 def replaced_forwards(pairs):
-    """While open, each (module, forward) calls that forward in place of its own. Pairs may be made as they are taken."""
+    """Within the context each module of `pairs`, an iterable of (module, forward), calls that forward instead of its own."""
     undo = []
     try:
         for module, forward in pairs:
