@@ -58,9 +58,10 @@ class ChainTable:
         self.command = [program, archive, profile or "-", config, *options]
         self.locks, self.jobs = [threading.Lock() for _ in range(jobs)], [None] * jobs
 
-    def ask(self, budget, chain):
+    def ask(self, budget, chain, slots):
+        """The outcome. `slots`: the semaphore of all processes that compute."""
         at = zlib.crc32(chain.encode()) % len(self.jobs)
-        with self.locks[at]:
+        with self.locks[at], slots:
             line = self.answer(at, f"{budget or 0} {chain}\n")
         if not line:
             raise SystemExit(f"joint.py: exit {self.jobs[at].wait()} at --memory {budget} --passes {chain}: {' '.join(self.command)}")
@@ -88,7 +89,7 @@ class Runs:
 
     def __init__(self, dcc, store, limit, any_build=False, jobs=2):
         self.dcc, self.store, self.limit = dcc, store, limit
-        self.slots = threading.Semaphore(jobs)  # processes of dcc at once
+        self.slots = threading.Semaphore(jobs)  # processes of dcc and chain_table at once
         self.build = subprocess.run([dcc, "--version"], capture_output=True, text=True, check=True).stdout.strip()
         self.without_search = "any" if any_build else sources_digest(dcc) or self.build
         self.lock, self.digests, self.ran = threading.Lock(), {}, 0
@@ -114,7 +115,7 @@ class Runs:
         with self.lock:
             if key in self.known:
                 return self.known[key]
-        outcome = table.ask(budget, chain) if chain else self.run(self.command(archive, profile, config, [*options, *memory]))
+        outcome = table.ask(budget, chain, self.slots) if chain else self.run(self.command(archive, profile, config, [*options, *memory]))
         with self.lock:
             self.ran += 1
             self.known[key] = outcome

@@ -114,8 +114,15 @@ class Table:
 
     def all(self, jobs):
         """{key: outcome} of {key: arguments of compile}, run by the pool."""
-        waiting = {key: self.pool.submit(self.compile, *job) for key, job in jobs.items()}
-        return {key: job.result() for key, job in waiting.items()}
+        return {key: job.result() for key, job in self.submit(jobs).items()}
+
+    def submit(self, jobs):
+        return {key: self.pool.submit(self.compile, *job) for key, job in jobs.items()}
+
+    def jobs_of(self, budget, unlimited):
+        """A point's: of chains those whose plan the budget can change."""
+        jobs = {name: (budget, text) for name, text in self.texts.items() if not is_unlimited(text, budget, unlimited[name])}
+        return {**jobs, "auto": (budget,), "recompute full": (budget, None, "--recompute", "full"), "recompute off": (budget, None, "--recompute", "off")}
 
     def least(self, chain):
         """The smallest budget known to work for a chain, or None."""
@@ -134,14 +141,12 @@ class Table:
         waiting = {name: self.pool.submit(self.least, text) for name, text in self.texts.items()}
         self.leasts = {name: job.result() for name, job in waiting.items()}
         self.budgets = spread(self.leasts, unlimited, self.case.budget_count)
+        waiting = [(budget, self.submit(self.jobs_of(budget, unlimited))) for budget in self.budgets]
         self.points = []
-        for budget in self.budgets:
-            jobs = {name: (budget, text) for name, text in self.texts.items() if not is_unlimited(text, budget, unlimited[name])}
-            rivals = {**unlimited, **self.all(jobs)}
-            jobs = {"auto": (budget,), "recompute full": (budget, None, "--recompute", "full"), "recompute off": (budget, None, "--recompute", "off")}
-            made = self.all(jobs)
+        for budget, jobs in waiting:
+            made = {key: job.result() for key, job in jobs.items()}
             default = made.pop("auto")
-            self.points.append({"budget": budget, "default": default, "rivals": {**rivals, **made}})
+            self.points.append({"budget": budget, "default": default, "rivals": {**unlimited, **made}})
             say(f"{self.case.name} {size(budget)}: {describe(self.points[-1])}")
         places = sorted({1, len(self.points) // 2, len(self.points) - 2})
         self.left_out([self.points[i] for i in places] if self.case.left_out else [])
@@ -340,7 +345,7 @@ def main():
     program = os.path.join(os.path.dirname(arguments.dcc), "chain_table")
     if not os.path.exists(program):
         parser.error(f"{program} is missing; build it: cmake --build build/release --target chain_table")
-    # Chains wait for their process of chain_table: twice the threads keep all of them busy.
+    # Chains wait for their process of chain_table: with twice the threads neither processor is idle.
     with concurrent.futures.ThreadPoolExecutor(2 * arguments.jobs) as pool:
         for case in read_cases(arguments, arguments.store):
             if case.missing:
