@@ -64,14 +64,15 @@ struct LivenessBuilder {
       padded = graph.value(node.operands[0]).type.numel() * step.mesh.size(ir::group_of(node));
     for (ValueId id : node.results) {
       if (!id.valid()) continue;
-      const ir::TensorType& type = graph.value(id).type;
-      int64_t bytes = std::max(type.storage_elements(), padded) * base::byte_size(type.dtype);
+      const ir::Value& value = graph.value(id);
+      int64_t bytes = value.storage_bytes;
+      if (padded > 0) bytes = std::max(bytes, padded * base::byte_size(value.type.dtype));
       LiveRange& live = range(id);
       if (storages.root(id) == id && storages.owner(id) < 0) {
         int32_t first = node.kind == OpKind::Input ? 0 : position;
         const int32_t known = result.known[static_cast<size_t>(position)];
         int32_t last = node.kind == OpKind::Input ? std::max(position, last_of_input()) : known;
-        live = {id, first, last, {bytes}, kind_made_by(node), graph.value(id).location.space};
+        live = {id, first, last, {bytes}, kind_made_by(node), value.location.space};
       } else {
         live.bytes.v = std::max(live.bytes.v, bytes);
         live.last = std::max(live.last, position);

@@ -6,6 +6,16 @@
 #include "src/base/status.h"
 
 namespace dc::ir {
+namespace {
+
+void assign_type(Value& value, TensorType type) {
+  // The verifier refuses others.
+  const bool has_size = type.shape.size() == type.strides.size();
+  value.storage_bytes = has_size ? type.storage_elements() * base::byte_size(type.dtype) : 0;
+  value.type = std::move(type);
+}
+
+}  // namespace
 
 const Arg* Node::find_arg(std::string_view name) const {
   for (const Arg& arg : args) {
@@ -16,10 +26,7 @@ const Arg* Node::find_arg(std::string_view name) const {
 
 const Arg* Node::find(Attr attribute) const {
   // Most nodes are asked for what they cannot have, and the arguments lie elsewhere in memory.
-  const auto uses = info(kind).attributes();
-  if (std::none_of(uses.begin(), uses.end(),
-                   [&](const AttributeUse& use) { return use.attribute == attribute; }))
-    return nullptr;
+  if (!info(kind).takes(attribute)) return nullptr;
   for (const Arg& arg : args) {
     if (arg.attribute == attribute) return &arg;
   }
@@ -74,7 +81,7 @@ Node& Graph::insert(NodeId before, OpKind kind, ValueList operands, std::vector<
     Value& created = values_.emplace_back();
     created.id = result;
     created.name = std::move(name);
-    created.type = std::move(results[i].type);
+    assign_type(created, std::move(results[i].type));
     created.producer = id;
     created.result = static_cast<int>(i);
     node.results.push_back(result);
@@ -146,7 +153,7 @@ void Graph::drop_last_operand(NodeId id) {
 
 void Graph::set_type(ValueId id, TensorType type) {
   Value& changed = edit(id);
-  changed.type = std::move(type);
+  assign_type(changed, std::move(type));
   if (changed.producer.valid()) edit(changed.producer).kernel = {};
   for (const Use& use : changed.uses) edit(use.node).kernel = {};
 }

@@ -91,20 +91,21 @@ struct Arg {
   }
 };
 
+// What walks over a whole graph look at comes first: it is one line of the cache.
 struct Node {
   NodeId id;
   OpKind kind = OpKind::Aten;
-  Overload overload;                    // empty unless kind is Aten
-  ValueList operands;                   // every tensor read, in argument order
-  base::SmallList<ValueId, 2> results;  // an invalid id where the op returns None or a number
-  Shared<std::vector<Arg>> args;  // arguments in schema order; tensors as OperandRef/OperandList
-  Origin origin;
-  int stream = 0;  // set by `schedule`: index into Step::streams
   // Of an overload's kernel; chosen by `normalize-graph`, changed by Graph::set_provider.
   base::Provider provider = base::Provider::Aten;
+  int stream = 0;  // set by `schedule`: index into Step::streams
   // Of its signature; unset until it is asked for (kernel_signature.h). The graph forgets it when
   // operands or types change.
   mutable base::KernelId kernel;
+  ValueList operands;                   // every tensor read, in argument order
+  base::SmallList<ValueId, 2> results;  // an invalid id where the op returns None or a number
+  Overload overload;                    // empty unless kind is Aten
+  Shared<std::vector<Arg>> args;  // arguments in schema order; tensors as OperandRef/OperandList
+  Origin origin;
   Location scratch;  // kernel workspace, live during this node only
 
   const Arg* find_arg(std::string_view name) const;  // of ATen
@@ -118,14 +119,16 @@ struct Use {
   bool operator==(const Use&) const = default;
 };
 
+// As of Node: what walks look at first.
 struct Value {
   ValueId id;
-  Shared<std::string> name;  // unique in the graph
-  TensorType type;
   NodeId producer;
   int result = 0;
-  base::SmallList<Use, 2> uses;  // in no particular order
+  int64_t storage_bytes = 0;     // that the type reaches; the graph keeps it
   Location location;             // of values that own their storage
+  base::SmallList<Use, 2> uses;  // in no particular order
+  TensorType type;
+  Shared<std::string> name;  // unique in the graph
 };
 
 struct NewValue {

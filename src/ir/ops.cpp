@@ -42,6 +42,13 @@ constexpr List<AttributeUse, kMaxAttributes> attributes_of(Each... each) {
   return {{{each...}}, sizeof...(each)};
 }
 
+constexpr uint32_t set_of(const List<AttributeUse, kMaxAttributes>& attributes) {
+  uint32_t set = 0;
+  for (size_t i = 0; i < attributes.count; ++i)
+    set |= 1U << static_cast<unsigned>(attributes.items[i].attribute);
+  return set;
+}
+
 constexpr OpInfo make_op(std::string_view text, std::string_view kernel, AliasRule alias,
                          Provider provider, Half half, OpTrait trait, size_t results,
                          const List<OperandInfo, kMaxOperands>& operands,
@@ -56,7 +63,8 @@ constexpr OpInfo make_op(std::string_view text, std::string_view kernel, AliasRu
           operands.items,
           operands.count,
           attributes.items,
-          attributes.count};
+          attributes.count,
+          set_of(attributes)};
 }
 
 constexpr std::array kOps = [] {
@@ -76,6 +84,7 @@ constexpr std::array kAttributes = {
 #include "src/ir/attributes.def"
 #undef DC_ATTR
 };
+static_assert(kAttributes.size() <= 32, "OpInfo::attribute_set has a bit for each");
 
 enum class AtenTrait : uint8_t { Plain, Random, DataDependent, Mutates };
 

@@ -76,7 +76,11 @@ struct OpInfo {
   size_t operand_count = 0;
   std::array<AttributeUse, kMaxAttributes> attribute_list{};
   size_t attribute_count = 0;
+  uint32_t attribute_set = 0;  // the same, a bit each
 
+  bool takes(Attr attribute) const {
+    return (attribute_set >> static_cast<unsigned>(attribute) & 1) != 0;
+  }
   std::span<const OperandInfo> operands() const { return {operand_list.data(), operand_count}; }
   std::span<const AttributeUse> attributes() const {
     return {attribute_list.data(), attribute_count};

@@ -41,7 +41,7 @@ int64_t place_shared_inputs(const ir::Step& step, int64_t end, Place place) {
       const ir::Node& node = graph.node(id);
       if (node.kind != ir::OpKind::Input) continue;
       const ir::Value& value = graph.value(node.results[0]);
-      int64_t bytes = value.type.storage_elements() * base::byte_size(value.type.dtype);
+      const int64_t bytes = value.storage_bytes;
       auto [found, is_new] =
           places.try_emplace(analysis::input_name(node), ir::Location{Space::Device, end, bytes});
       if (is_new) end += base::round_up(bytes, base::kAlignment);
