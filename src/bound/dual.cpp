@@ -29,7 +29,15 @@ class FlatRelaxation {
       const int32_t begin = end_of(alternatives_);
       for (const Alternative& alternative : choice) {
         const int32_t first = end_of(items_);
-        for (const Item& item : alternative) add(item);
+        Option certain;
+        for (const Item& item : alternative) {
+          if (item.size() > 1) {
+            add(item);
+          } else {
+            join(item[0], certain);
+          }
+        }
+        add({merged(std::move(certain))});
         alternatives_.push_back({first, end_of(items_)});
       }
       choices_.push_back({begin, end_of(alternatives_)});
@@ -58,6 +66,30 @@ class FlatRelaxation {
   static std::span<const T> span(const std::vector<T>& all, const Range& range) {
     return std::span(all).subspan(static_cast<size_t>(range.begin),
                                   static_cast<size_t>(range.end - range.begin));
+  }
+
+  // An item with one option leaves nothing to choose: an alternative's are one option, which is
+  // most of a relaxation.
+  static void join(const Option& option, Option& all) {
+    all.work += option.work;
+    all.charges.insert(all.charges.end(), option.charges.begin(), option.charges.end());
+    all.needs.insert(all.needs.end(), option.needs.begin(), option.needs.end());
+  }
+
+  // Charges of the same instants are one.
+  static Option merged(Option option) {
+    const auto instants = [](const Charge& charge) { return std::pair(charge.first, charge.last); };
+    std::ranges::stable_sort(option.charges, {}, instants);
+    std::vector<Charge> charges;
+    for (const Charge& charge : option.charges) {
+      if (charges.empty() || instants(charges.back()) != instants(charge)) {
+        charges.push_back(charge);
+      } else {
+        charges.back().bytes += charge.bytes;
+      }
+    }
+    option.charges = std::move(charges);
+    return option;
   }
 
   void add(const Item& item) {
