@@ -121,13 +121,15 @@ Result<Change> apply_verified(const PassCall& call, ir::Step& step, const PassCo
 }
 
 Result<Change> run_passes(ir::Step& step, std::span<const PassCall> chain,
-                          const PassContext& context, const PassDone& done) {
+                          const PassContext& context, Verify verify, const PassDone& done) {
   if (Status status = ir::verify(step, step.stage); !status.ok()) {
     return std::move(status).add_context("before the first pass");
   }
   Change total = Change::No;
   for (const PassCall& call : chain) {
-    DC_ASSIGN_OR_RETURN(const Change change, apply_verified(call, step, context));
+    DC_ASSIGN_OR_RETURN(const Change change, verify == Verify::AfterEach
+                                                 ? apply_verified(call, step, context)
+                                                 : apply(call, step, context));
     if (change == Change::Yes) total = Change::Yes;
     if (done) done(*call.pass);
   }

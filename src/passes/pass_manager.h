@@ -45,10 +45,13 @@ base::Result<Change> apply(const PassCall& call, ir::Step& step, const PassConte
 base::Result<Change> apply_verified(const PassCall& call, ir::Step& step,
                                     const PassContext& context);
 
-// Runs passes in order; verifies the step before the first and after each. The context of an error
-// names the pass. `done` hears of each pass that went well, for those who measure.
+// Runs passes in order; verifies the step before the first and, unless the caller knows what the
+// passes make, after each. The context of an error names the pass. `done` hears of each pass that
+// went well, for those who measure.
+enum class Verify { Before, AfterEach };
 using PassDone = std::function<void(const Pass&)>;
 base::Result<Change> run_passes(ir::Step& step, std::span<const PassCall> chain,
-                                const PassContext& context, const PassDone& done = {});
+                                const PassContext& context, Verify verify = Verify::AfterEach,
+                                const PassDone& done = {});
 
 }  // namespace dc::passes
