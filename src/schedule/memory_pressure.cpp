@@ -1,8 +1,14 @@
 #include "src/schedule/memory_pressure.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace dc::schedule {
+namespace {
+
+constexpr size_t kBits = 64;  // of a word of OneProgram::over
+
+}  // namespace
 
 MemoryPressure::MemoryPressure(const ir::Step& step, const cost::CostModel& cost,
                                base::Bytes budget)
@@ -13,8 +19,7 @@ MemoryPressure::MemoryPressure(const ir::Step& step, const cost::CostModel& cost
     one.bytes = one.axis->bytes;
     const size_t count = one.bytes.size();
     one.given_up.resize(count);
-    one.next_over.resize(count + 1, static_cast<int32_t>(count));
-    one.past_over.resize(count + 1);
+    one.over.resize(count / kBits + 1);
   }
 }
 
@@ -39,16 +44,20 @@ std::optional<MemoryPressure::Spot> MemoryPressure::survey() {
   int64_t most = limit;
   for (size_t p = 0; p < programs_.size(); ++p) {
     OneProgram& one = programs_[p];
-    const std::vector<int64_t>& bytes = one.bytes;
-    for (size_t i = 0; i < bytes.size(); ++i) {
-      const bool over = bytes[i] > limit;
-      one.past_over[i + 1] = over ? static_cast<int32_t>(i) + 1 : one.past_over[i];
-      if (bytes[i] <= most || one.given_up[i]) continue;
-      most = bytes[i];
-      found = {static_cast<int>(p), static_cast<int32_t>(i)};
+    const size_t count = one.bytes.size();
+    for (size_t word = 0; word < one.over.size(); ++word) {
+      const size_t begin = word * kBits, end = std::min(count, begin + kBits);
+      uint64_t over = 0;
+      for (size_t i = begin; i < end; ++i)
+        over |= static_cast<uint64_t>(one.bytes[i] > limit) << (i - begin);
+      one.over[word] = over;
+      for (; over != 0; over &= over - 1) {
+        const size_t i = begin + static_cast<size_t>(std::countr_zero(over));
+        if (one.bytes[i] <= most || one.given_up[i]) continue;
+        most = one.bytes[i];
+        found = {static_cast<int>(p), static_cast<int32_t>(i)};
+      }
     }
-    for (size_t i = bytes.size(); i-- > 0;)
-      one.next_over[i] = bytes[i] > limit ? static_cast<int32_t>(i) : one.next_over[i + 1];
   }
   return found;
 }
@@ -75,13 +84,27 @@ void MemoryPressure::find_above() {
 }
 
 int32_t MemoryPressure::first_over(int program, int32_t from, int32_t to) const {
-  const OneProgram& one = programs_[static_cast<size_t>(program)];
-  return std::min(to, one.next_over[static_cast<size_t>(from)]);
+  if (from >= to) return to;
+  const std::vector<uint64_t>& over = programs_[static_cast<size_t>(program)].over;
+  const auto first = static_cast<size_t>(from);
+  size_t word = first / kBits;
+  uint64_t bits = over[word] & ~uint64_t{0} << first % kBits;
+  const size_t last = static_cast<size_t>(to - 1) / kBits;
+  while (bits == 0 && word < last) bits = over[++word];
+  if (bits == 0) return to;
+  return std::min(to, static_cast<int32_t>(word * kBits) + std::countr_zero(bits));
 }
 
 int32_t MemoryPressure::after_last_over(int program, int32_t from, int32_t to) const {
-  const OneProgram& one = programs_[static_cast<size_t>(program)];
-  return std::max(from, one.past_over[static_cast<size_t>(to)]);
+  if (from >= to) return from;
+  const std::vector<uint64_t>& over = programs_[static_cast<size_t>(program)].over;
+  const auto last = static_cast<size_t>(to - 1);
+  size_t word = last / kBits;
+  uint64_t bits = over[word] & ~uint64_t{0} >> (kBits - 1 - last % kBits);
+  const size_t first = static_cast<size_t>(from) / kBits;
+  while (bits == 0 && word > first) bits = over[--word];
+  if (bits == 0) return from;
+  return std::max(from, static_cast<int32_t>((word + 1) * kBits) - std::countl_zero(bits));
 }
 
 int64_t MemoryPressure::room(int program, int32_t position) const {

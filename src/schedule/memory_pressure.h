@@ -61,10 +61,9 @@ class MemoryPressure {
  private:
   struct OneProgram {
     std::shared_ptr<const TimeAxis> axis;
-    std::vector<int64_t> bytes;      // by position: of transients and scratch on the device
-    std::vector<bool> given_up;      // by position
-    std::vector<int32_t> next_over;  // by position: the first one from there on, or their count
-    std::vector<int32_t> past_over;  // by position: one after the last one before it, or 0
+    std::vector<int64_t> bytes;  // by position: of transients and scratch on the device
+    std::vector<bool> given_up;  // by position
+    std::vector<uint64_t> over;  // by position, a bit each: above the budget at the last survey
   };
   // A position above the limit that has not been given up, by bytes, then program and position.
   struct Above {

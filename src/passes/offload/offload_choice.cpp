@@ -1,6 +1,7 @@
 #include "src/passes/offload/offload_choice.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "src/schedule/time_axis.h"
 
@@ -68,18 +69,26 @@ OffloadChoice::OffloadChoice(const ir::Step& step, const PassContext& context,
       target_room_(target_limit(step, context.options)) {
   for (size_t p = 0; p < step.programs.size(); ++p) {
     outside_.emplace_back(static_cast<size_t>(pressure.positions(static_cast<int>(p))));
-    helping_.emplace_back(outside_.back().size());
+    helping_.emplace_back(outside_.back().size() + 1);
   }
+  // Where each begins and ends to be away; their sums are how many are.
   for (const OffloadCandidate& candidate : candidates) {
-    count_helping(candidate, 1);
+    for (const Interval& gap : candidate.offloaded_intervals) {
+      if (gap.first > gap.last) continue;
+      std::vector<int32_t>& changes = helping_[static_cast<size_t>(gap.program)];
+      ++changes[static_cast<size_t>(gap.first)];
+      --changes[static_cast<size_t>(gap.last) + 1];
+    }
     away_.push_back(time_away(candidate));
   }
+  for (std::vector<int32_t>& counts : helping_)
+    std::partial_sum(counts.begin(), counts.end(), counts.begin());
 }
 
-void OffloadChoice::count_helping(const OffloadCandidate& candidate, int sign) {
+void OffloadChoice::no_longer_helps(const OffloadCandidate& candidate) {
   for (const Interval& gap : candidate.offloaded_intervals) {
     std::vector<int32_t>& counts = helping_[static_cast<size_t>(gap.program)];
-    for (int32_t i = gap.first; i <= gap.last; ++i) counts[static_cast<size_t>(i)] += sign;
+    for (int32_t i = gap.first; i <= gap.last; ++i) --counts[static_cast<size_t>(i)];
   }
 }
 
@@ -117,7 +126,7 @@ OffloadCandidate* OffloadChoice::choose_next() {
     OffloadCandidate* best = best_at(*spot);
     if (best == nullptr) continue;
     best->selected = true;
-    count_helping(*best, -1);
+    no_longer_helps(*best);
     order_.push_back(static_cast<size_t>(best - candidates_.data()));
     choose(*best, 1);
     for (const PlannedCopy& copy : best->copies) {

@@ -89,7 +89,7 @@ class OffloadChoice {
  private:
   OffloadCandidate* choose_next();
   OffloadCandidate* best_at(schedule::MemoryPressure::Spot spot);
-  void count_helping(const OffloadCandidate& candidate, int sign);
+  void no_longer_helps(const OffloadCandidate& candidate);
   static bool helps(const OffloadCandidate& candidate, schedule::MemoryPressure::Spot spot);
   // `waiting`: what compute waits for a copy.
   template <typename Waiting>
