@@ -19,10 +19,14 @@ namespace dc::search {
 namespace {
 
 // Of default_effort(), up to so many nodes; of larger models in proportion less.
-constexpr int64_t kLeastEffort = 33, kLeastOfAll = 8;
+constexpr int64_t kLeastEffort = 28, kLeastOfAll = 8;
 constexpr int64_t kManyNodes = 50'000;
 constexpr int kMostEffort = 1'000'000;
 constexpr int64_t kNearEnd = 101;  // per cent of the best's time
+// A search that makes all again, or nothing, ends with its starts where these take more than so
+// many per cent of the best's time.
+constexpr int64_t kNearOneWay = 110;
+int of_one_way(int effort) { return std::max(1, effort * 3 / 5); }
 
 using base::Result;
 using base::Status;
@@ -32,9 +36,13 @@ using passes::ReductionOrder;
 // For one order of reductions. Call begin(), then finish() where that is worth it, then result().
 class Search {
  public:
+  // `certificates`: of whatever may be made again; found here unless they are.
   Search(const ir::Step& imported, const passes::Options& options, const cost::CostModel& cost,
-         const SearchOptions& asked)
-      : state_(imported, options, cost, asked), named_(state_), descent_(state_) {
+         const SearchOptions& asked, Certificates& certificates)
+      : state_(imported, options, cost, asked),
+        named_(state_),
+        descent_(state_),
+        certificates_(certificates) {
     trials().set_effort(parts() - kept_for_end());
   }
 
@@ -100,6 +108,24 @@ class Search {
   const SearchState& state() const { return state_; }
   const std::vector<std::string>& left_out() const { return state_.trials().refused(); }
 
+  // Whether each chain that has a text has more bytes live than the budget with as little kept as
+  // recompute can keep, however its operators are fused.
+  Result<bool> nothing_can_fit() {
+    const std::optional<base::Bytes>& budget = state_.options().memory();
+    if (!budget || state_.options().offload_space) return false;
+    for (const size_t fusion : state_.fusions()) {
+      for (const Chain& text : chains_with_text(state_.imported(), state_.options())) {
+        const Chain chain = fused(text, fusion);
+        if (chain.empty()) continue;
+        const Result<int64_t> state = trials().steps().state_bytes(chain);
+        if (state.ok() && *state > budget->v) continue;
+        const Result<LiveFloor> floor = trials().steps().live_floor(chain);
+        if (!floor.ok() || floor->planned_least <= budget->v) return false;
+      }
+    }
+    return true;
+  }
+
  private:
   Trials& trials() { return state_.trials(); }
 
@@ -118,29 +144,13 @@ class Search {
     if (state_.asked().first_fit) return {};
     passes::Options options = state_.options();
     if (state_.asked().budget) options.budgets[ir::Space::Device] = state_.asked().budget;
-    const Status found = certificates_.find(state_.fusions(), trials().steps(), state_.imported(),
-                                            options, state_.cost());
-    if (!found.ok()) return trials().left_out({}, found);
+    if (!certificates_.are_found()) {
+      const Status found = certificates_.find(state_.fusions(), trials().steps(), state_.imported(),
+                                              options, state_.cost());
+      if (!found.ok()) return trials().left_out({}, found);
+    }
     trials().set_bound(certificates_.least());
     return {};
-  }
-
-  // Whether each chain that has a text has more bytes live than the budget with as little kept as
-  // recompute can keep, however its operators are fused.
-  Result<bool> nothing_can_fit() {
-    const std::optional<base::Bytes>& budget = state_.options().memory();
-    if (!budget || state_.options().offload_space) return false;
-    for (const size_t fusion : state_.fusions()) {
-      for (const Chain& text : chains_with_text(state_.imported(), state_.options())) {
-        const Chain chain = fused(text, fusion);
-        if (chain.empty()) continue;
-        const Result<int64_t> state = trials().steps().state_bytes(chain);
-        if (state.ok() && *state > budget->v) continue;
-        const Result<LiveFloor> floor = trials().steps().live_floor(chain);
-        if (!floor.ok() || floor->planned_least <= budget->v) return false;
-      }
-    }
-    return true;
   }
 
   Status nothing_found() {
@@ -243,7 +253,7 @@ class Search {
   SearchState state_;
   NamedTrials named_;
   Descent descent_;
-  Certificates certificates_;
+  Certificates& certificates_;
   std::optional<EarlierResult> earlier_;
   std::optional<SmallestChain> smallest_;  // asked for where nothing fits
 };
@@ -276,10 +286,69 @@ SearchResult joined(SearchResult one, SearchResult other) {
   return one;
 }
 
+// By order of reductions: each, once.
+using OrderCertificates = std::array<Certificates, 2>;
+
+Result<SearchResult> find_in_orders(const ir::Step& imported, const passes::Options& options,
+                                    const cost::CostModel& cost, const SearchOptions& asked,
+                                    OrderCertificates& certificates) {
+  const bool is_once = options.reduction_order == ReductionOrder::PerStep;
+  passes::Options decided = options;
+  if (!is_once) decided.reduction_order = ReductionOrder::PerMicroBatch;
+  Search each(imported, decided, cost, asked, certificates[is_once ? 1 : 0]);
+  DC_RETURN_IF_ERROR(each.begin());
+  if (options.reduction_order != ReductionOrder::Any || imported.accumulation == 1) {
+    DC_RETURN_IF_ERROR(each.finish());
+    return each.result();
+  }
+  decided.reduction_order = ReductionOrder::PerStep;
+  Search once(imported, decided, cost, asked, certificates[1]);
+  DC_RETURN_IF_ERROR(once.begin());
+  const bool each_is_beaten = is_beaten(each.state(), once.state());
+  const bool once_is_beaten = is_beaten(once.state(), each.state());
+  DC_RETURN_IF_ERROR(each_is_beaten ? each.try_earlier() : each.finish());
+  DC_RETURN_IF_ERROR(once_is_beaten ? once.try_earlier() : once.finish());
+  Result<SearchResult> of_each = each.result(), of_once = once.result();
+  if (of_each.ok() && of_once.ok()) return joined(std::move(*of_each), std::move(*of_once));
+  // Of one order every chain was left out.
+  Result<SearchResult>& found = of_each.ok() ? of_each : of_once;
+  if (!found.ok()) return of_each;
+  const std::vector<std::string>& left_out = (of_each.ok() ? once : each).left_out();
+  found->refused.insert(found->refused.end(), left_out.begin(), left_out.end());
+  return std::move(found);
+}
+
+// The better of `best` and what a search finds that makes all again, or nothing, as `options` say,
+// in the order of reductions of `best`. Nothing if it finds nothing near.
+Status try_one_way(const ir::Step& imported, passes::Options options, const cost::CostModel& cost,
+                   const SearchOptions& asked, OrderCertificates& certificates,
+                   SearchResult& best) {
+  const passes::Recompute way = options.recompute;
+  options.reduction_order = best.options.reduction_order;
+  const bool is_once = options.reduction_order == ReductionOrder::PerStep;
+  Search search(imported, options, cost, asked, certificates[is_once ? 1 : 0]);
+  DC_ASSIGN_OR_RETURN(const bool hopeless, search.nothing_can_fit());
+  if (hopeless) return {};
+  DC_RETURN_IF_ERROR(search.begin());
+  const Score& start = search.state().score();
+  if (!start.fits || start.time.v / kNearOneWay > best.time.v / 100) return {};
+  DC_RETURN_IF_ERROR(search.finish());
+  DC_ASSIGN_OR_RETURN(SearchResult found, search.result());
+  found.chain = said_to_decide(found.chain, way);
+  found.options.recompute = passes::Recompute::Auto;
+  // Of the search before; named chains then are others.
+  found.named.reset();
+  found.all_named = best.all_named;
+  found.earlier = best.earlier;
+  if (found.fits && !asked.left_out.contains(passes::print(found.chain)))
+    best = joined(std::move(best), std::move(found));
+  return {};
+}
+
 }  // namespace
 
 int default_effort(const ir::Step& imported, const passes::Options& options) {
-  constexpr int64_t kNodes = 650'000;
+  constexpr int64_t kNodes = 550'000;
   constexpr int64_t kNodesOfParameter = 8;  // that passes add: gathers, reductions, an update
   const bool may_offload = options.offload_space.has_value();
   const int64_t most = may_offload ? 1000 : 384;  // there is more to decide
@@ -295,37 +364,29 @@ int default_effort(const ir::Step& imported, const passes::Options& options) {
   const int64_t effort = std::clamp<int64_t>(kNodes / nodes, least, most);
   // What is made again is no decision then.
   const bool decides = options.recompute == passes::Recompute::Auto;
-  return static_cast<int>(decides ? effort : std::max(kLeastOfAll, effort - effort / 4));
+  return decides ? static_cast<int>(effort) : of_one_way(static_cast<int>(effort));
 }
 
 Result<SearchResult> find_best(const ir::Step& imported, const passes::Options& options,
                                const cost::CostModel& cost, const SearchOptions& asked) {
   SearchOptions search = asked;
   search.effort = std::min(search.effort, kMostEffort);
-  passes::Options decided = options;
-  if (options.reduction_order != ReductionOrder::PerStep)
-    decided.reduction_order = ReductionOrder::PerMicroBatch;
-  Search each(imported, decided, cost, search);
-  DC_RETURN_IF_ERROR(each.begin());
-  if (options.reduction_order != ReductionOrder::Any || imported.accumulation == 1) {
-    DC_RETURN_IF_ERROR(each.finish());
-    return each.result();
+  OrderCertificates certificates;
+  DC_ASSIGN_OR_RETURN(SearchResult best,
+                      find_in_orders(imported, options, cost, search, certificates));
+  // Of large models what leaves the device takes as long to choose as all the rest.
+  const bool is_long = any_offloads(best.chain) && search.effort <= kLeastEffort;
+  const bool decides = options.recompute == passes::Recompute::Auto && options.memory();
+  if (!decides || is_long || !best.fits || best.cut_short || search.first_fit) return best;
+  search.effort = of_one_way(search.effort);
+  search.earlier.reset();
+  for (const passes::Recompute way : {passes::Recompute::Full, passes::Recompute::Off}) {
+    passes::Options one_way = options;
+    one_way.recompute = way;
+    const Status status = try_one_way(imported, one_way, cost, search, certificates, best);
+    if (!status.ok()) best.refused.push_back(status.code() + " " + status.sentence());
   }
-  decided.reduction_order = ReductionOrder::PerStep;
-  Search once(imported, decided, cost, search);
-  DC_RETURN_IF_ERROR(once.begin());
-  const bool each_is_beaten = is_beaten(each.state(), once.state());
-  const bool once_is_beaten = is_beaten(once.state(), each.state());
-  DC_RETURN_IF_ERROR(each_is_beaten ? each.try_earlier() : each.finish());
-  DC_RETURN_IF_ERROR(once_is_beaten ? once.try_earlier() : once.finish());
-  Result<SearchResult> of_each = each.result(), of_once = once.result();
-  if (of_each.ok() && of_once.ok()) return joined(std::move(*of_each), std::move(*of_once));
-  // Of one order every chain was left out.
-  Result<SearchResult>& found = of_each.ok() ? of_each : of_once;
-  if (!found.ok()) return of_each;
-  const std::vector<std::string>& left_out = (of_each.ok() ? once : each).left_out();
-  found->refused.insert(found->refused.end(), left_out.begin(), left_out.end());
-  return std::move(found);
+  return best;
 }
 
 }  // namespace dc::search

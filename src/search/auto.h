@@ -3,7 +3,8 @@
 // One search over all decisions under the budget: starts that decide together what memory buys
 // (try_starts.h), the named chains (named_trials.h), then a descent over single decisions
 // (descent.h). Between steps of the same length the one with less communication wins, then the one
-// with less memory. Effort is a count of simulated schedules, by their work, so the result is
+// with less memory. Under a budget it then searches as `recompute` Full and Off would, and takes
+// the best of the three. Effort is a count of simulated schedules, by their work, so the result is
 // deterministic unless `out_of_time` ends the search.
 #pragma once
 
@@ -19,10 +20,10 @@
 
 namespace dc::search {
 
-// The effort unless the user says it: 33, or 22 with several micro-batches, which take about ten
-// seconds for Llama-3-70B, and of smaller models more: what 650 000 nodes are to the model's, at
-// most 384. Where they may offload half of that, at most 1000. Three quarters where the user says
-// what is made again. Above 50 000 nodes less than 33, in proportion, at least 8.
+// The effort unless the user says it: 28, or 18 with several micro-batches, which take about ten
+// seconds for Llama-3-70B, and of smaller models more: what 550 000 nodes are to the model's, at
+// most 384. Where they may offload half of that, at most 1000. Above 50 000 nodes less than 28, in
+// proportion, at least 8. Where the user says what is made again, three fifths.
 int default_effort(const ir::Step& imported, const passes::Options& options);
 
 // A chain that an earlier plan has, tried at the end. If it is the best so far, the search goes on
@@ -35,7 +36,8 @@ struct EarlierChain {
 
 struct SearchOptions {
   // The work of so many schedules that exchanges or offloading decide, for each order, at least
-  // one; other schedules are an eighth to a half of one, by their passes.
+  // one; other schedules are an eighth to a half of one, by their passes. Under a budget the
+  // searches that make all again, and nothing, get three fifths more each.
   int effort = 55;
   std::function<bool()> out_of_time;    // asked before each simulation; empty: never
   std::set<std::string> left_out;       // chains that must not be the result

@@ -27,6 +27,7 @@ class Certificates {
                     const ir::Step& imported, const passes::Options& options,
                     const cost::CostModel& cost);
 
+  bool are_found() const { return !found_.empty(); }
   // Of whatever is chosen: the lowest.
   base::Nanos least() const;
   bool is_out_of_reach() const;

@@ -220,6 +220,18 @@ std::vector<Chain> changed(const Chain& chain, const passes::Pass& pass, int64_t
   return result;
 }
 
+Chain said_to_decide(const Chain& chain, passes::Recompute way) {
+  const passes::Pass& recompute = *passes::find_pass("recompute");
+  if (way == passes::Recompute::Off) return without(chain, recompute);
+  if (way == passes::Recompute::Auto || !find_call(chain, recompute.name)) return chain;
+  Chain result = with(chain, recompute, 0);
+  // Exchanges give no activations back then.
+  for (PassCall& call : result) {
+    if (call.pass->name == "keep-jointly") call.pass = passes::find_pass("keep-parameters");
+  }
+  return result;
+}
+
 std::vector<Chain> grouped_otherwise(const Chain& chain, int64_t bytes) {
   std::vector<Chain> result;
   const passes::Pass& by_block = *passes::find_pass("gather-by-block");

@@ -93,6 +93,9 @@ std::vector<const passes::Pass*> changeable_passes(const passes::Options& option
 std::vector<passes::Chain> changed(const passes::Chain& chain, const passes::Pass& pass,
                                    int64_t bytes);
 
+// What makes the same step without the option `way` as `chain` with it.
+passes::Chain said_to_decide(const passes::Chain& chain, passes::Recompute way);
+
 // `chain` with collectives grouped by block where it has them grouped by size, and by size where it
 // has them by block.
 std::vector<passes::Chain> grouped_otherwise(const passes::Chain& chain, int64_t bytes);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "src/search/opening.h"
@@ -72,6 +73,7 @@ inline constexpr std::string_view kJointStarts[] = {
     "fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions=1000000000,"
     "keep-jointly=400,overlap-update,layout-arenas",
 };
+inline constexpr std::span kAllMadeAgain = std::span(kJointStarts).first<2>();
 inline constexpr int64_t kFirstExchanges = 400, kLastExchanges = 2000;
 
 // With --offload-space: what is above the budget, after all that is recomputed, leaves the device.

@@ -132,6 +132,11 @@ Status try_joint_starts(SearchState& state) {
     DC_RETURN_IF_ERROR(try_fusions_of(first));
   }
   DC_RETURN_IF_ERROR(try_fusions_of(state.best().chain));
+  // Collectives grouped in the other way too, with operators fused as the best has them.
+  for (const std::string_view text : kAllMadeAgain) {
+    DC_ASSIGN_OR_RETURN(const Chain chain, state.as_asked(passes::parse_passes(text)));
+    DC_RETURN_IF_ERROR(try_one(fused(chain, fusion_of(state.best().chain))));
+  }
   return try_whole_through_micro_batches(state);
 }
 
