@@ -348,7 +348,7 @@ Status try_one_way(const ir::Step& imported, passes::Options options, const cost
 }  // namespace
 
 int default_effort(const ir::Step& imported, const passes::Options& options) {
-  constexpr int64_t kNodes = 550'000;
+  constexpr int64_t kNodes = 400'000;
   constexpr int64_t kNodesOfParameter = 8;  // that passes add: gathers, reductions, an update
   const bool may_offload = options.offload_space.has_value();
   const int64_t most = may_offload ? 1000 : 384;  // there is more to decide
