@@ -377,7 +377,9 @@ Result<SearchResult> find_best(const ir::Step& imported, const passes::Options& 
   // Of large models what leaves the device takes as long to choose as all the rest.
   const bool is_long = any_offloads(best.chain) && search.effort <= kLeastEffort;
   const bool decides = options.recompute == passes::Recompute::Auto && options.memory();
-  if (!decides || is_long || !best.fits || best.cut_short || search.first_fit) return best;
+  if (!decides || is_long || search.effort <= kLeastOfAll || !best.fits || best.cut_short ||
+      search.first_fit)
+    return best;
   search.effort = of_one_way(search.effort);
   search.earlier.reset();
   for (const passes::Recompute way : {passes::Recompute::Full, passes::Recompute::Off}) {

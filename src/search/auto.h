@@ -37,7 +37,7 @@ struct EarlierChain {
 struct SearchOptions {
   // The work of so many schedules that exchanges or offloading decide, for each order, at least
   // one; other schedules are an eighth to a half of one, by their passes. Under a budget the
-  // searches that make all again, and nothing, get three fifths more each.
+  // searches that make all again, and nothing, get three fifths more each, if it is above 8.
   int effort = 55;
   std::function<bool()> out_of_time;    // asked before each simulation; empty: never
   std::set<std::string> left_out;       // chains that must not be the result

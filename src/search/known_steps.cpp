@@ -9,7 +9,7 @@ namespace {
 // again with a change near their end: Llama-3-70B for 32 ranks takes a fifth less time with twice
 // as many nodes, and nothing less with four times. A large step alone takes hundreds of megabytes.
 constexpr int64_t kMostNodes = 3'000'000, kMostOfLarge = 1'500'000;
-constexpr int64_t kLarge = 100'000;
+constexpr int64_t kLarge = 60'000;
 constexpr int64_t kLeastSteps = 4;
 
 }  // namespace
