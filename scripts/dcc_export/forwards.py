@@ -5,7 +5,7 @@ import contextlib
 
 @contextlib.contextmanager
 def replaced_forwards(pairs):
-    """Within the context each module of `pairs`, an iterable of (module, forward), calls that forward instead of its own."""
+    """Context manager: replaces the forward of each module in `pairs`, an iterable of (module, forward), and restores it on exit."""
     undo = []
     try:
         for module, forward in pairs:

@@ -1,6 +1,7 @@
 #include "src/search/auto.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -286,23 +287,22 @@ SearchResult joined(SearchResult one, SearchResult other) {
   return one;
 }
 
-// By order of reductions: each, once.
-using OrderCertificates = std::array<Certificates, 2>;
+using OrderCertificates = std::map<ReductionOrder, Certificates>;
 
 Result<SearchResult> find_in_orders(const ir::Step& imported, const passes::Options& options,
                                     const cost::CostModel& cost, const SearchOptions& asked,
                                     OrderCertificates& certificates) {
-  const bool is_once = options.reduction_order == ReductionOrder::PerStep;
   passes::Options decided = options;
-  if (!is_once) decided.reduction_order = ReductionOrder::PerMicroBatch;
-  Search each(imported, decided, cost, asked, certificates[is_once ? 1 : 0]);
+  if (options.reduction_order != ReductionOrder::PerStep)
+    decided.reduction_order = ReductionOrder::PerMicroBatch;
+  Search each(imported, decided, cost, asked, certificates[decided.reduction_order]);
   DC_RETURN_IF_ERROR(each.begin());
   if (options.reduction_order != ReductionOrder::Any || imported.accumulation == 1) {
     DC_RETURN_IF_ERROR(each.finish());
     return each.result();
   }
   decided.reduction_order = ReductionOrder::PerStep;
-  Search once(imported, decided, cost, asked, certificates[1]);
+  Search once(imported, decided, cost, asked, certificates[decided.reduction_order]);
   DC_RETURN_IF_ERROR(once.begin());
   const bool each_is_beaten = is_beaten(each.state(), once.state());
   const bool once_is_beaten = is_beaten(once.state(), each.state());
@@ -325,8 +325,7 @@ Status try_one_way(const ir::Step& imported, passes::Options options, const cost
                    SearchResult& best) {
   const passes::Recompute way = options.recompute;
   options.reduction_order = best.options.reduction_order;
-  const bool is_once = options.reduction_order == ReductionOrder::PerStep;
-  Search search(imported, options, cost, asked, certificates[is_once ? 1 : 0]);
+  Search search(imported, options, cost, asked, certificates[options.reduction_order]);
   DC_ASSIGN_OR_RETURN(const bool hopeless, search.nothing_can_fit());
   if (hopeless) return {};
   DC_RETURN_IF_ERROR(search.begin());
