@@ -129,7 +129,7 @@ void Estimator::read_gather(int32_t g, int32_t place, Cost& cost) {
     cost.time += gather.time.v;
     lose(gather.bytes, 2 * place, 2 * place, cost);
   } else if (read.moves) {
-    const int32_t moved = at(at(t_.moved, g), read.copy);
+    const int32_t moved = at(t_.moved, gather.first_copy + read.copy);
     const int32_t start = moved != kNever ? 2 * moved : 2 * at(gather.copies, read.copy).first + 1;
     lose(gather.bytes, 2 * place, start - 1, cost);
   }

@@ -39,6 +39,7 @@ class Builder {
     find_writes();
     find_gathers();
     find_storages();
+    find_others();
     p_.nodes.resize(static_cast<size_t>(p_.boundary));
     for (int32_t t = 0; t < p_.count(); ++t) add_uses(t);
     for (int32_t t = 0; t < p_.boundary; ++t) add_forward_node(t);
@@ -123,6 +124,10 @@ class Builder {
       p_.gather_of[start.results[0].index()] = found->second;
       if (cast.valid()) not_storage_.push_back(p_.graph.node(cast).results[0]);
     }
+    for (GatheredParameter& gather : p_.gathers) {
+      gather.first_copy = p_.copy_count;
+      p_.copy_count += static_cast<int32_t>(gather.copies.size());
+    }
   }
 
   void find_storages() {
@@ -152,6 +157,14 @@ class Builder {
     }
     for (ValueId value : not_storage_) forbid(value);
     for (const ir::Output& output : p_.graph.outputs) forbid(output.value);
+  }
+
+  void find_others() {
+    for (const analysis::LiveRange& range : p_.live.ranges) {
+      const bool is_storage = p_.storage_of[range.value.index()] >= 0;
+      if (is_storage || p_.graph.value(range.value).location.space != ir::Space::Device) continue;
+      p_.others.push_back({range.first, range.last, analysis::aligned_bytes(range.bytes.v)});
+    }
   }
 
   void forbid(ValueId value) {
@@ -213,7 +226,7 @@ class Builder {
     }
   }
 
-  static void add_unique(std::vector<int32_t>& list, int32_t index) {
+  static void add_unique(ForwardNode::Indices& list, int32_t index) {
     if (std::find(list.begin(), list.end(), index) == list.end()) list.push_back(index);
   }
 

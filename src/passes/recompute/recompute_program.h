@@ -11,6 +11,7 @@
 
 #include "src/analysis/blocks.h"
 #include "src/analysis/liveness.h"
+#include "src/base/small_list.h"
 #include "src/cost/cost_model.h"
 #include "src/ir/step.h"
 
@@ -45,9 +46,10 @@ struct ForwardNode {
   bool read_forward = false;      // a forward kernel reads a result
   int32_t block = -1;             // as analysis::blocks numbers them
   int32_t frozen_until = kNever;  // the first later node that changes what this one reads
-  std::vector<int32_t> operands;  // storages, without repetition
-  std::vector<int32_t> gathers;   // indices into RecomputeProgram::gathers
-  std::vector<int32_t> results;   // storages
+  using Indices = base::SmallList<int32_t, 3>;
+  Indices operands;  // storages, without repetition
+  Indices gathers;   // indices into RecomputeProgram::gathers
+  Indices results;   // storages
 };
 
 // One made-whole copy of a parameter.
@@ -64,6 +66,13 @@ struct GatheredParameter {
   int64_t bytes = 0;         // aligned
   int64_t narrow_bytes = 0;  // of the cast shard, aligned; 0 without a cast
   std::vector<GatheredCopy> copies;
+  int32_t first_copy = 0;  // number of its first among the copies of all parameters
+};
+
+// What is live and is no storage of the forward phase.
+struct OtherRange {
+  int32_t first = 0, last = 0;  // positions
+  int64_t bytes = 0;            // aligned
 };
 
 struct RecomputeProgram {
@@ -82,6 +91,8 @@ struct RecomputeProgram {
   std::vector<int32_t> gather_of;   // by root value, -1
   std::vector<ForwardNode> nodes;   // by position, before the boundary
   std::vector<GatheredParameter> gathers;
+  int32_t copy_count = 0;
+  std::vector<OtherRange> others;
   std::vector<int32_t> slot;     // where to make again what the node at this position needs:
                                  // before the gathers and views right in front of it
   std::vector<int64_t> scratch;  // by position, aligned

@@ -44,11 +44,11 @@ class Rewriter {
 
   void mark_moved() {
     moved_.assign(static_cast<size_t>(p_.count()), false);
-    for (size_t g = 0; g < p_.gathers.size(); ++g) {
-      for (size_t c = 0; c < p_.gathers[g].copies.size(); ++c) {
-        if (t_.moved[g][c] == kNever) continue;
-        for (NodeId id : nodes_of(p_.gathers[g].copies[c]))
-          at(moved_, p_.live.position[id.index()]) = true;
+    size_t number = 0;
+    for (const GatheredParameter& gather : p_.gathers) {
+      for (const GatheredCopy& copy : gather.copies) {
+        if (t_.moved[number++] == kNever) continue;
+        for (NodeId id : nodes_of(copy)) at(moved_, p_.live.position[id.index()]) = true;
       }
     }
   }
@@ -97,7 +97,7 @@ class Rewriter {
     const GatherRead read = gather_read(parameter, place);
     if (read.copy < 0) return own_gather(g, parameter.copies[0], before);
     const GatheredCopy& copy = at(parameter.copies, read.copy);
-    const bool here = read.moves && at(at(t_.moved, g), read.copy) == place;
+    const bool here = read.moves && at(t_.moved, parameter.first_copy + read.copy) == place;
     if (here && moved_now_.insert(copy.start.v).second) {
       for (NodeId id : nodes_of(copy)) graph_.move_before(id, before);
     }

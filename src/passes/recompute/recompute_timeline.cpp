@@ -28,8 +28,7 @@ class Evaluator {
     t_.until.assign(storages, -1);
     t_.again_until.assign(storages, -1);
     last_forward_.assign(storages, -1);
-    for (const GatheredParameter& gather : p_.gathers)
-      t_.moved.emplace_back(gather.copies.size(), kNever);
+    t_.moved.assign(static_cast<size_t>(p_.copy_count), kNever);
     for (int32_t i = p_.boundary; i-- > 0;) {
       const int32_t place = place_of(i);
       if (place != kNever) run_again(i, place);
@@ -75,10 +74,11 @@ class Evaluator {
       until = std::max(until, 2 * place);
     }
     for (int32_t g : node.gathers) {
-      const GatherRead read = gather_read(at(p_.gathers, g), place);
+      const GatheredParameter& gather = at(p_.gathers, g);
+      const GatherRead read = gather_read(gather, place);
       if (read.copy < 0) t_.own.emplace_back(g, place);
       if (read.moves) {
-        int32_t& moved = at(at(t_.moved, g), read.copy);
+        int32_t& moved = at(t_.moved, gather.first_copy + read.copy);
         moved = std::min(moved, place);
       }
     }
@@ -125,9 +125,10 @@ class Evaluator {
   void number_indices() {
     original_.assign(static_cast<size_t>(p_.count()), -1);
     copied_.assign(static_cast<size_t>(p_.boundary), -1);
-    for (size_t g = 0; g < p_.gathers.size(); ++g) {
-      for (size_t c = 0; c < p_.gathers[g].copies.size(); ++c) {
-        if (t_.moved[g][c] != kNever) moved_nodes(p_.gathers[g].copies[c]);
+    size_t number = 0;
+    for (const GatheredParameter& gather : p_.gathers) {
+      for (const GatheredCopy& copy : gather.copies) {
+        if (t_.moved[number++] != kNever) moved_nodes(copy);
       }
     }
     size_t next = 0;
@@ -183,23 +184,15 @@ class Evaluator {
       for (int32_t s : p_.forward(i).operands)
         at(last_reader, s) = std::max(at(last_reader, s), at(copied_, i));
     }
-    for (const analysis::LiveRange& range : p_.live.ranges) {
-      const int32_t s = p_.storage_of[range.value.index()];
-      if (s >= 0) {
-        add_storage(s, at(last_reader, s));
-      } else if (p_.graph.value(range.value).location.space == ir::Space::Device) {
-        live(at(original_, range.first), at(original_, range.last), aligned(range));
-      }
-    }
+    for (int32_t s = 0; s < static_cast<int32_t>(p_.storages.size()); ++s)
+      add_storage(s, at(last_reader, s));
+    for (const OtherRange& range : p_.others)
+      live(at(original_, range.first), at(original_, range.last), range.bytes);
     for (const Span& span : own_) {
       live(span.first, span.last, span.gather->bytes);
       live(span.first, span.first, span.gather->narrow_bytes);
     }
     sum_up();
-  }
-
-  static int64_t aligned(const analysis::LiveRange& range) {
-    return base::round_up(range.bytes.v, base::kAlignment);
   }
 
   void add_storage(int32_t s, int32_t reader) {

@@ -34,7 +34,7 @@ struct Timeline {
   // By storage: place of the first kernel run again that reads it; coordinates of the last use of
   // what the forward phase made and of what is made again, -1 without one.
   std::vector<int32_t> readers, until, again_until;
-  std::vector<std::vector<int32_t>> moved;       // by gather and copy: place of its start; kNever
+  std::vector<int32_t> moved;                    // by number of copy: place of its start; kNever
   std::vector<std::pair<int32_t, int32_t>> own;  // (gather, place) of added gathers
   std::vector<int64_t> bytes;                    // by coordinate; an estimate where nothing runs
   int64_t peak = 0;
