@@ -52,7 +52,7 @@ Estimate CostModel::compute(const KernelSignature& kernel) const {
 }
 
 Estimate CostModel::compute(const ir::Graph& graph, const ir::Node& node) const {
-  if (!ir::provider_of(node)) return {};
+  if (!ir::has_provider(node)) return {};
   return known_->of(*this, ir::kernel_of(graph, node)).time;
 }
 
@@ -61,7 +61,7 @@ Scratch CostModel::scratch(const KernelSignature& kernel) const {
 }
 
 Scratch CostModel::scratch(const ir::Graph& graph, const ir::Node& node) const {
-  if (!ir::provider_of(node)) return {};
+  if (!ir::has_provider(node)) return {};
   return known_->of(*this, ir::kernel_of(graph, node)).scratch;
 }
 

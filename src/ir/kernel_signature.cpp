@@ -102,6 +102,11 @@ KernelSignature signature_of(const Graph& graph, const Node& node) {
   return signature;
 }
 
+bool has_provider(const Node& node) {
+  const std::atomic_ref<int32_t> known(node.kernel.v);
+  return known.load(std::memory_order_relaxed) >= 0 || provider_of(node).has_value();
+}
+
 base::KernelId kernel_of(const Graph& graph, const Node& node) {
   // Threads that read one graph may find it out at once, and find the same.
   const std::atomic_ref<int32_t> known(node.kernel.v);

@@ -11,6 +11,8 @@ namespace dc::ir {
 // Who supplies the node's kernel in a plan. Nothing if it has none: sources, collectives, copies
 // between spaces. A view of ATen has a provider, though it does not run.
 std::optional<base::Provider> provider_of(const Node& node);
+// Whether it has one, as asked for every node time and again.
+bool has_provider(const Node& node);
 
 // Both require a provider.
 base::KernelSignature signature_of(const Graph& graph, const Node& node);
