@@ -251,7 +251,7 @@ base::Result<base::Bytes> arena_within(const ir::Step& step, Demand demand,
       DC_ASSIGN_OR_RETURN(const Layout layout,
                           checked_layout(wants, step.programs[i].graph, enough));
       bytes = layout.bytes;
-      if (known != nullptr) known->add(std::move(wants.requests), enough, layout.bytes);
+      if (known != nullptr) known->add(std::move(wants.requests), enough, layout);
     }
     most = std::max(most, *bytes);
   }

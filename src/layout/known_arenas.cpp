@@ -15,9 +15,10 @@ std::optional<int64_t> KnownArenas::find(std::span<const Request> requests, int6
   return known_.front().bytes;
 }
 
-void KnownArenas::add(std::vector<Request> requests, int64_t enough, int64_t bytes) {
+void KnownArenas::add(std::vector<Request> requests, int64_t enough, const Layout& layout) {
+  placed_ += layout.rounds * static_cast<int64_t>(requests.size());
   if (known_.size() == kMost) known_.pop_back();
-  known_.insert(known_.begin(), {std::move(requests), enough, bytes});
+  known_.insert(known_.begin(), {std::move(requests), enough, layout.bytes});
 }
 
 }  // namespace dc::layout

@@ -22,7 +22,9 @@ class KnownArenas {
   // that fits those fits more, and the best is the same for all that it does not fit.
   std::optional<int64_t> find(std::span<const Request> requests, int64_t enough);
   // They must not be known. Forgets the entry that was not asked for longest, where there are many.
-  void add(std::vector<Request> requests, int64_t enough, int64_t bytes);
+  void add(std::vector<Request> requests, int64_t enough, const Layout& layout);
+  // How many requests all layouts that were added placed, as often as they did.
+  int64_t placed() const { return placed_; }
 
  private:
   struct Known {
@@ -31,6 +33,7 @@ class KnownArenas {
   };
   static constexpr size_t kMost = 16;
   std::vector<Known> known_;  // the latest first
+  int64_t placed_ = 0;
 };
 
 }  // namespace dc::layout

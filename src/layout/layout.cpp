@@ -58,6 +58,14 @@ int64_t peak(const Problem& problem) {
   return most;
 }
 
+Occupancy occupancy_of(const Problem& problem) {
+  std::vector<Span> spans;
+  for (size_t i = 0; i < problem.size(); ++i) {
+    if (problem.bytes[i] != 0) spans.push_back({problem.begin[i], problem.end[i]});
+  }
+  return {problem.moments, problem.bytes, spans};
+}
+
 using Order = std::vector<uint32_t>;
 
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
@@ -121,14 +129,20 @@ int64_t duration(const Problem& problem, uint32_t i) {
 
 // The best layout so far.
 struct Best {
-  Layout layout;
+  Layout layout{};
   int64_t bytes = kNoLimit;  // that the next one must stay below
+  int rounds = 0;            // of all that was placed
 
   void offer(const Layout& found) {
+    ++rounds;
     if (found.bytes >= bytes) return;
     layout = found;
     layout.algorithm = "repaired greedy";
     bytes = found.bytes;
+  }
+  Layout found() && {
+    layout.rounds = rounds;
+    return std::move(layout);
   }
 };
 
@@ -172,7 +186,7 @@ int64_t lower_bound(std::span<const Request> requests) { return peak(make_proble
 
 Layout greedy_by_size(std::span<const Request> requests) {
   const Problem problem = make_problem(requests);
-  Occupancy occupancy(problem.moments, problem.bytes);
+  Occupancy occupancy = occupancy_of(problem);
   Layout layout = place(problem, size_order(problem), occupancy);
   layout.algorithm = "greedy by size";
   return layout;
@@ -181,22 +195,22 @@ Layout greedy_by_size(std::span<const Request> requests) {
 Layout repaired_greedy(std::span<const Request> requests, int rounds, int64_t enough) {
   const Problem problem = make_problem(requests);
   Best best;
-  Occupancy occupancy(problem.moments, problem.bytes);
+  Occupancy occupancy = occupancy_of(problem);
   repair_all(problem, peak(problem), rounds, enough, nullptr, occupancy, best);
-  return std::move(best.layout);
+  return std::move(best).found();
 }
 
 Layout best_layout(std::span<const Request> requests, int64_t enough) {
   const Problem problem = make_problem(requests);
   const int64_t bound = peak(problem);
-  Occupancy occupancy(problem.moments, problem.bytes);
+  Occupancy occupancy = occupancy_of(problem);
   const Layout by_size = place(problem, size_order(problem), occupancy);
-  Best best{by_size, by_size.bytes};
+  Best best{by_size, by_size.bytes, 1};
   best.layout.algorithm = "greedy by size";
-  if (by_size.bytes <= std::max(enough, bound)) return std::move(best.layout);
+  if (by_size.bytes <= std::max(enough, bound)) return std::move(best).found();
   int rounds = static_cast<int>(std::clamp<size_t>(200000 / (requests.size() + 1), 8, 64));
   repair_all(problem, bound, rounds, enough, &by_size, occupancy, best);
-  return std::move(best.layout);
+  return std::move(best).found();
 }
 
 }  // namespace dc::layout

@@ -1,6 +1,7 @@
 #include "src/layout/occupancy.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace dc::layout {
 
@@ -49,14 +50,34 @@ Occupancy::Occupancy(int32_t moments, std::span<const int64_t> sizes)
   }
   covering_.resize(nodes);
   touching_.resize(nodes);
+  asked_.assign(nodes, std::numeric_limits<int32_t>::max());
+  left_ = asked_;
   changed_.resize(nodes);
   const size_t leaves = levels_ == 1 ? nodes : level_begin_[1];
   hints_.resize((nodes - leaves) * classes_.size());
 }
 
+Occupancy::Occupancy(int32_t moments, std::span<const int64_t> sizes, std::span<const Span> spans)
+    : Occupancy(moments, sizes) {
+  std::fill(asked_.begin(), asked_.end(), 0);
+  for (const Span& span : spans) expect(root(), span);
+  left_ = asked_;
+}
+
+void Occupancy::expect(Node node, const Span& span) {
+  if (span.first <= low_of(node) && high_of(node) <= span.last) {
+    ++asked_[id(node)];
+    return;
+  }
+  const Children below = children_in(node, span.first, span.last);
+  for (int32_t child = below.first; child <= below.last; ++child)
+    expect({node.level - 1, child}, span);
+}
+
 void Occupancy::clear() {
   for (RangeSet& set : covering_) set.clear();
   for (RangeSet& set : touching_) set.clear();
+  left_ = asked_;
   std::fill(changed_.begin(), changed_.end(), 0);
   std::fill(hints_.begin(), hints_.end(), Hint());
   now_ = 0;
@@ -114,9 +135,8 @@ int64_t Occupancy::begin_of_search(Node& node, int32_t first, int32_t last, int6
 
 void Occupancy::collect(Node node, int32_t first, int32_t last) {
   const size_t at = id(node);
-  if (touching_[at].empty()) return;
   if (first <= low_of(node) && high_of(node) <= last) {
-    cursors_.push_back({&touching_[at], 0});
+    if (!touching_[at].empty()) cursors_.push_back({&touching_[at], 0});
     return;
   }
   if (!covering_[at].empty()) cursors_.push_back({&covering_[at], 0});
@@ -143,8 +163,10 @@ int64_t Occupancy::lowest_fit(int32_t first, int32_t last, int64_t bytes) {
 
 void Occupancy::insert(Node node, int32_t first, int32_t last, int64_t begin, int64_t end) {
   const size_t at = id(node);
-  touching_[at].add(begin, end);
-  if (first <= low_of(node) && high_of(node) <= last) {
+  const bool covers = first <= low_of(node) && high_of(node) <= last;
+  if (covers) --left_[at];
+  if (left_[at] > 0) touching_[at].add(begin, end);
+  if (covers) {
     if (node.level == 0) return;  // all that touches it covers it
     covering_[at].add(begin, end);
     changed_[at] = now_;

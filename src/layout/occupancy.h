@@ -27,10 +27,18 @@ class RangeSet {
   std::vector<Range> ranges_;
 };
 
+// Positions, both inclusive.
+struct Span {
+  int32_t first, last;
+};
+
 class Occupancy {
  public:
   // Positions 0 .. moments - 1. `sizes`: what requests will ask for; others are answered too.
   Occupancy(int32_t moments, std::span<const int64_t> sizes);
+  // `spans`: of all requests until clear(), in any order: each is asked for once, then taken. What
+  // none of them is left to ask for is not kept.
+  Occupancy(int32_t moments, std::span<const int64_t> sizes, std::span<const Span> spans);
   // Lowest offset at which `bytes` fit in every position of [first, last]; does not take them.
   int64_t lowest_fit(int32_t first, int32_t last, int64_t bytes);
   void take(int32_t first, int32_t last, int64_t offset, int64_t bytes);
@@ -60,6 +68,7 @@ class Occupancy {
   int64_t advance(int64_t offset, int64_t bytes);
   void collect(Node node, int32_t first, int32_t last);
   void collect_below(Node node, int32_t first, int32_t last);
+  void expect(Node node, const Span& span);
   void insert(Node node, int32_t first, int32_t last, int64_t begin, int64_t end);
   Node root() const { return {levels_ - 1, 0}; }
   static int32_t low_of(const Node& node) { return node.index << (kBits * node.level); }
@@ -83,11 +92,14 @@ class Occupancy {
   std::vector<RangeSet>
       covering_;  // per node above positions: requests that cover its span, but not its parent's
   std::vector<RangeSet> touching_;  // per node: requests that cover it or a node below it
-  std::vector<int32_t> changed_;    // per node: when `covering_` last changed
-  int32_t now_ = 0;                 // requests taken
-  std::vector<int64_t> classes_;    // the least size in each, ascending
-  std::vector<Hint> hints_;         // by node above positions, and class
-  std::vector<Cursor> cursors_;     // of the query under way
+  // Per node: requests that will cover it, but not its parent, so ask for `touching_`; and those
+  // left. Without spans, of which nothing is known, the latter never end.
+  std::vector<int32_t> asked_, left_;
+  std::vector<int32_t> changed_;  // per node: when `covering_` last changed
+  int32_t now_ = 0;               // requests taken
+  std::vector<int64_t> classes_;  // the least size in each, ascending
+  std::vector<Hint> hints_;       // by node above positions, and class
+  std::vector<Cursor> cursors_;   // of the query under way
 };
 
 }  // namespace dc::layout

@@ -20,6 +20,7 @@ struct Layout {
   std::vector<int64_t> offsets;  // bytes, one per request, multiples of base::kAlignment
   int64_t bytes = 0;             // end of the highest request, rounded to the alignment
   std::string algorithm;         // which algorithm found it
+  int rounds = 0;                // how often the requests were placed to find it
 };
 
 }  // namespace dc::layout

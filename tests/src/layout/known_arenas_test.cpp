@@ -9,12 +9,19 @@ namespace {
 
 using Requests = std::vector<Request>;
 
+Layout of(int64_t bytes, int rounds = 1) {
+  Layout layout;
+  layout.bytes = bytes;
+  layout.rounds = rounds;
+  return layout;
+}
+
 TEST(KnownArenas, KnowsTheSameRequestsAlone) {
   const Requests some = {{0, 3, 64}, {1, 2, 128}}, others = {{0, 3, 64}, {1, 2, 192}};
   KnownArenas known;
   EXPECT_FALSE(known.find(some, 100));
-  known.add(some, 100, 192);
-  known.add(others, 100, 256);
+  known.add(some, 100, of(192));
+  known.add(others, 100, of(256));
   EXPECT_EQ(known.find(some, 100), 192);
   EXPECT_EQ(known.find(others, 100), 256);
   EXPECT_FALSE(known.find(Requests{some[0]}, 100));
@@ -23,22 +30,29 @@ TEST(KnownArenas, KnowsTheSameRequestsAlone) {
 TEST(KnownArenas, ALayoutThatFitsAnswersForMoreAndTheBestForAll) {
   const Requests fits = {{0, 3, 64}, {1, 2, 128}}, best = {{0, 3, 64}, {1, 2, 192}};
   KnownArenas known;
-  known.add(fits, 200, 192);  // a better one may exist
+  known.add(fits, 200, of(192));  // a better one may exist
   EXPECT_EQ(known.find(fits, 300), 192);
   EXPECT_EQ(known.find(fits, 192), 192);
   EXPECT_FALSE(known.find(fits, 191));
-  known.add(best, 200, 256);  // none has 200 bytes
+  known.add(best, 200, of(256));  // none has 200 bytes
   for (const int64_t enough : {0, 199, 201, 255, 256, 300})
     EXPECT_EQ(known.find(best, enough), 256);
+}
+
+TEST(KnownArenas, CountsWhatWasPlaced) {
+  KnownArenas known;
+  known.add({{0, 3, 64}, {1, 2, 128}}, 100, of(192, 5));
+  known.add({{0, 3, 64}}, 100, of(64));
+  EXPECT_EQ(known.placed(), 11);
 }
 
 TEST(KnownArenas, ForgetsWhatWasNotAskedForLongest) {
   const Requests asked = {{0, 0, 64}}, not_asked = {{0, 0, 128}};
   KnownArenas known;
-  known.add(not_asked, 0, 1);
-  known.add(asked, 0, 2);
+  known.add(not_asked, 0, of(1));
+  known.add(asked, 0, of(2));
   for (int32_t i = 1; i < 40; ++i) {
-    known.add({{i, i, 64}}, 0, i);
+    known.add({{i, i, 64}}, 0, of(i));
     EXPECT_EQ(known.find(asked, 0), 2);
   }
   EXPECT_FALSE(known.find(not_asked, 0));

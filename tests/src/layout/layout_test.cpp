@@ -180,31 +180,39 @@ TEST(Layout, TrainingStepsStayWithinThreePercent) {
 }
 
 // Asks for random ranges and compares with a map that has a cell per position and byte.
-// `most`: bytes of a request. `sizes`: what the occupancy is told of them.
+// `most`: bytes of a request. `sizes`: what the occupancy is told of them, and their ranges if
+// `told`.
 void expect_agreement(int moments, int requests, int64_t most, std::span<const int64_t> sizes,
-                      std::mt19937& random) {
-  Occupancy occupancy(moments, sizes);
-  const size_t cells = static_cast<size_t>(most * (requests + 1));
-  std::vector<std::vector<char>> taken(static_cast<size_t>(moments), std::vector<char>(cells));
+                      bool told, std::mt19937& random) {
+  std::vector<Span> spans;
   for (int i = 0; i < requests; ++i) {
     // Most requests are short, as in a training step.
-    int32_t first = static_cast<int32_t>(random() % static_cast<uint32_t>(moments));
+    const int32_t first = static_cast<int32_t>(random() % static_cast<uint32_t>(moments));
     const uint32_t reach = random() % 3 == 0 ? static_cast<uint32_t>(moments) : 4;
-    const int32_t last = std::min(moments - 1, first + static_cast<int32_t>(random() % reach));
-    const int64_t bytes = 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(most));
-    auto is_free = [&](int64_t offset) {
-      for (int32_t t = first; t <= last; ++t) {
-        const auto from = taken[static_cast<size_t>(t)].begin() + offset;
-        if (std::any_of(from, from + bytes, [](char cell) { return cell != 0; })) return false;
-      }
-      return true;
-    };
-    int64_t expected = 0;
-    while (!is_free(expected)) ++expected;
-    ASSERT_EQ(occupancy.lowest_fit(first, last, bytes), expected);
-    occupancy.take(first, last, expected, bytes);
-    for (int32_t t = first; t <= last; ++t)
-      std::fill_n(taken[static_cast<size_t>(t)].begin() + expected, bytes, 1);
+    spans.push_back({first, std::min(moments - 1, first + static_cast<int32_t>(random() % reach))});
+  }
+  Occupancy occupancy = told ? Occupancy(moments, sizes, spans) : Occupancy(moments, sizes);
+  const size_t cells = static_cast<size_t>(most * (requests + 1));
+  for (int round = 0; round < 2; ++round) {
+    std::vector<std::vector<char>> taken(static_cast<size_t>(moments), std::vector<char>(cells));
+    std::shuffle(spans.begin(), spans.end(), random);
+    occupancy.clear();
+    for (const auto& [first, last] : spans) {
+      const int64_t bytes = 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(most));
+      auto is_free = [&](int64_t offset) {
+        for (int32_t t = first; t <= last; ++t) {
+          const auto from = taken[static_cast<size_t>(t)].begin() + offset;
+          if (std::any_of(from, from + bytes, [](char cell) { return cell != 0; })) return false;
+        }
+        return true;
+      };
+      int64_t expected = 0;
+      while (!is_free(expected)) ++expected;
+      ASSERT_EQ(occupancy.lowest_fit(first, last, bytes), expected);
+      occupancy.take(first, last, expected, bytes);
+      for (int32_t t = first; t <= last; ++t)
+        std::fill_n(taken[static_cast<size_t>(t)].begin() + expected, bytes, 1);
+    }
   }
 }
 
@@ -213,11 +221,13 @@ TEST(Occupancy, AgreesWithAMapOfEveryByte) {
   std::vector<int64_t> every(100);
   std::iota(every.begin(), every.end(), 1);
   const std::vector<int64_t> few = {3, 8, 17};
-  for (int trial = 0; trial < 20; ++trial) {
+  for (int trial = 0; trial < 5; ++trial) {
     for (const int moments : {1, 13, 16, 300}) {
-      expect_agreement(moments, 100, 20, std::span(every).first(20), random);
-      expect_agreement(moments, 100, 20, few, random);     // sizes it was not told of
-      expect_agreement(moments, 100, 100, every, random);  // more than it tells apart
+      for (const bool told : {false, true}) {
+        expect_agreement(moments, 100, 20, std::span(every).first(20), told, random);
+        expect_agreement(moments, 100, 20, few, told, random);     // sizes it was not told of
+        expect_agreement(moments, 100, 100, every, told, random);  // more than it tells apart
+      }
     }
   }
 }
