@@ -27,23 +27,29 @@ constexpr int64_t kNearEnd = 101;  // per cent of the best's time
 // A search that makes all again, or nothing, ends with its starts where these take more than so
 // many per cent of the best's time.
 constexpr int64_t kNearOneWay = 110;
-int of_one_way(int effort) { return std::max(1, effort * 3 / 5); }
+int of_one_way(int effort) { return std::max(1, effort / 2); }
 
 using base::Result;
 using base::Status;
 using passes::Chain;
 using passes::ReductionOrder;
 
+// What searches in one order of reductions share.
+struct OfOrder {
+  Certificates certificates;  // of whatever may be made again
+  StepStore steps;
+};
+
 // For one order of reductions. Call begin(), then finish() where that is worth it, then result().
 class Search {
  public:
-  // `certificates`: of whatever may be made again; found here unless they are.
+  // `shared`: certificates are found here unless they are.
   Search(const ir::Step& imported, const passes::Options& options, const cost::CostModel& cost,
-         const SearchOptions& asked, Certificates& certificates)
-      : state_(imported, options, cost, asked),
+         const SearchOptions& asked, OfOrder& shared)
+      : state_(imported, options, cost, asked, shared.steps),
         named_(state_),
         descent_(state_),
-        certificates_(certificates) {
+        certificates_(shared.certificates) {
     trials().set_effort(parts() - kept_for_end());
   }
 
@@ -69,6 +75,7 @@ class Search {
   // From the best of them.
   Status finish() {
     if (is_refused()) return {};
+    trials().count_layouts();
     const int end = parts() - kept_for_end(), otherwise = parts() / 5;
     trials().set_effort(end - otherwise);
     DC_RETURN_IF_ERROR(descent_.run());
@@ -90,8 +97,9 @@ class Search {
     return {};
   }
 
-  // Where nothing keeps the budget: the smallest plan, which comes nearest.
-  Result<SearchResult> result() {
+  // Where nothing keeps the budget: the smallest plan, which comes nearest. `names_best`: whether
+  // it says which named chain is the best that fits, which takes another layout.
+  Result<SearchResult> result(bool names_best) {
     if (is_refused() || (!state_.score().fits && !trials().cut_short())) {
       if (!smallest_) find_smallest();
       DC_RETURN_IF_ERROR(take_smallest());
@@ -99,10 +107,11 @@ class Search {
     if (state_.best().chain.empty()) return nothing_found();
     SearchResult found{
         state_.best().chain,  state_.options(),  state_.score().time,  trials().bound(),
-        state_.score().fits,  named_.best(),     trials().simulated(), trials().spent(),
+        state_.score().fits,  std::nullopt,      trials().simulated(), trials().spent(),
         trials().cut_short(), smallest_,         trials().refused(),   earlier_,
         certificate(),        named_.tried_all()};
     found.options.budgets[ir::Space::Device] = state_.best().planned;
+    if (names_best) found.named = named_.best();
     return found;
   }
 
@@ -287,28 +296,28 @@ SearchResult joined(SearchResult one, SearchResult other) {
   return one;
 }
 
-using OrderCertificates = std::map<ReductionOrder, Certificates>;
+using Orders = std::map<ReductionOrder, OfOrder>;
 
 Result<SearchResult> find_in_orders(const ir::Step& imported, const passes::Options& options,
                                     const cost::CostModel& cost, const SearchOptions& asked,
-                                    OrderCertificates& certificates) {
+                                    Orders& orders) {
   passes::Options decided = options;
   if (options.reduction_order != ReductionOrder::PerStep)
     decided.reduction_order = ReductionOrder::PerMicroBatch;
-  Search each(imported, decided, cost, asked, certificates[decided.reduction_order]);
+  Search each(imported, decided, cost, asked, orders[decided.reduction_order]);
   DC_RETURN_IF_ERROR(each.begin());
   if (options.reduction_order != ReductionOrder::Any || imported.accumulation == 1) {
     DC_RETURN_IF_ERROR(each.finish());
-    return each.result();
+    return each.result(true);
   }
   decided.reduction_order = ReductionOrder::PerStep;
-  Search once(imported, decided, cost, asked, certificates[decided.reduction_order]);
+  Search once(imported, decided, cost, asked, orders[decided.reduction_order]);
   DC_RETURN_IF_ERROR(once.begin());
   const bool each_is_beaten = is_beaten(each.state(), once.state());
   const bool once_is_beaten = is_beaten(once.state(), each.state());
   DC_RETURN_IF_ERROR(each_is_beaten ? each.try_earlier() : each.finish());
   DC_RETURN_IF_ERROR(once_is_beaten ? once.try_earlier() : once.finish());
-  Result<SearchResult> of_each = each.result(), of_once = once.result();
+  Result<SearchResult> of_each = each.result(true), of_once = once.result(true);
   if (of_each.ok() && of_once.ok()) return joined(std::move(*of_each), std::move(*of_once));
   // Of one order every chain was left out.
   Result<SearchResult>& found = of_each.ok() ? of_each : of_once;
@@ -321,22 +330,22 @@ Result<SearchResult> find_in_orders(const ir::Step& imported, const passes::Opti
 // The better of `best` and what a search finds that makes all again, or nothing, as `options` say,
 // in the order of reductions of `best`. Nothing if it finds nothing near.
 Status try_one_way(const ir::Step& imported, passes::Options options, const cost::CostModel& cost,
-                   const SearchOptions& asked, OrderCertificates& certificates,
-                   SearchResult& best) {
+                   const SearchOptions& asked, Orders& orders, SearchResult& best) {
   const passes::Recompute way = options.recompute;
   options.reduction_order = best.options.reduction_order;
-  Search search(imported, options, cost, asked, certificates[options.reduction_order]);
-  DC_ASSIGN_OR_RETURN(const bool hopeless, search.nothing_can_fit());
-  if (hopeless) return {};
+  Search search(imported, options, cost, asked, orders[options.reduction_order]);
+  if (way == passes::Recompute::Off) {
+    DC_ASSIGN_OR_RETURN(const bool hopeless, search.nothing_can_fit());
+    if (hopeless) return {};
+  }
   DC_RETURN_IF_ERROR(search.begin());
   const Score& start = search.state().score();
   if (!start.fits || start.time.v / kNearOneWay > best.time.v / 100) return {};
   DC_RETURN_IF_ERROR(search.finish());
-  DC_ASSIGN_OR_RETURN(SearchResult found, search.result());
+  DC_ASSIGN_OR_RETURN(SearchResult found, search.result(false));
   found.chain = said_to_decide(found.chain, way);
   found.options.recompute = passes::Recompute::Auto;
-  // Of the search before; named chains then are others.
-  found.named.reset();
+  // Of the search before; named chains now are others.
   found.all_named = best.all_named;
   found.earlier = best.earlier;
   if (found.fits && !asked.left_out.contains(passes::print(found.chain)))
@@ -351,9 +360,8 @@ int default_effort(const ir::Step& imported, const passes::Options& options) {
   constexpr int64_t kNodesOfParameter = 8;  // that passes add: gathers, reductions, an update
   const bool may_offload = options.offload_space.has_value();
   const int64_t most = may_offload ? 1000 : 384;  // there is more to decide
-  int64_t nodes = 1 + kNodesOfParameter * static_cast<int64_t>(imported.parameters.size());
-  for (const ir::Program& program : imported.programs)
-    nodes += static_cast<int64_t>(program.graph.node_count());
+  int64_t nodes = 1 + node_count(imported) +
+                  kNodesOfParameter * static_cast<int64_t>(imported.parameters.size());
   // Of several micro-batches there are two programs, or three with parameters whole through all.
   const int64_t parts = imported.accumulation > 1 ? 6 : 4;
   const int64_t least =
@@ -370,9 +378,8 @@ Result<SearchResult> find_best(const ir::Step& imported, const passes::Options& 
                                const cost::CostModel& cost, const SearchOptions& asked) {
   SearchOptions search = asked;
   search.effort = std::min(search.effort, kMostEffort);
-  OrderCertificates certificates;
-  DC_ASSIGN_OR_RETURN(SearchResult best,
-                      find_in_orders(imported, options, cost, search, certificates));
+  Orders orders;
+  DC_ASSIGN_OR_RETURN(SearchResult best, find_in_orders(imported, options, cost, search, orders));
   // Of large models what leaves the device takes as long to choose as all the rest.
   const bool is_long = any_offloads(best.chain) && search.effort <= kLeastEffort;
   const bool decides = options.recompute == passes::Recompute::Auto && options.memory();
@@ -384,7 +391,7 @@ Result<SearchResult> find_best(const ir::Step& imported, const passes::Options& 
   for (const passes::Recompute way : {passes::Recompute::Full, passes::Recompute::Off}) {
     passes::Options one_way = options;
     one_way.recompute = way;
-    const Status status = try_one_way(imported, one_way, cost, search, certificates, best);
+    const Status status = try_one_way(imported, one_way, cost, search, orders, best);
     if (!status.ok()) best.refused.push_back(status.code() + " " + status.sentence());
   }
   return best;

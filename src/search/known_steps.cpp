@@ -14,6 +14,13 @@ constexpr int64_t kLeastSteps = 4;
 
 }  // namespace
 
+int64_t node_count(const ir::Step& step) {
+  int64_t nodes = 0;
+  for (const ir::Program& program : step.programs)
+    nodes += static_cast<int64_t>(program.graph.node_count());
+  return nodes;
+}
+
 SharedStep KnownSteps::find(const std::string& key) {
   const auto found = known_.find(key);
   if (found == known_.end()) return nullptr;
@@ -22,9 +29,7 @@ SharedStep KnownSteps::find(const std::string& key) {
 }
 
 void KnownSteps::keep(const std::string& key, const SharedStep& step) {
-  int64_t nodes = 0;
-  for (const ir::Program& program : step->programs)
-    nodes += static_cast<int64_t>(program.graph.node_count());
+  const int64_t nodes = node_count(*step);
   if (!known_.emplace(key, Known{step, nodes, ++clock_}).second) return;
   nodes_ += nodes;
   const int64_t most = nodes > kLarge ? std::max(kMostOfLarge, kLeastSteps * nodes) : kMostNodes;

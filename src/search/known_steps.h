@@ -12,6 +12,9 @@ namespace dc::search {
 
 using SharedStep = std::shared_ptr<const ir::Step>;
 
+// Of all programs.
+int64_t node_count(const ir::Step& step);
+
 class KnownSteps {
  public:
   // Null if it is not known.

@@ -26,17 +26,6 @@ Chain stage_of(const Chain& chain) {
   return {chain.begin(), split};
 }
 
-// Of the passes up to recompute only that one asks for the memory, unless its call says how much;
-// those behind it all do.
-std::string key_of(const Candidate& candidate) {
-  const auto asks = [](const PassCall& call) {
-    return is_recompute(call) ? !call.argument : call.pass > passes::find_pass("recompute");
-  };
-  std::string key = passes::print(candidate.chain);
-  if (!std::any_of(candidate.chain.begin(), candidate.chain.end(), asks)) return key;
-  return key + " within " + (candidate.planned ? std::to_string(candidate.planned->v) : "");
-}
-
 // What is kept may be smaller than what it is made from again, or than a second gather's buffers.
 bool keeps_more(const PassCall& call) { return call.pass->name.starts_with("keep-"); }
 // Early updates end the life of gradients.
@@ -71,6 +60,20 @@ constexpr int64_t kRecomputeReach = 32;
 
 }  // namespace
 
+// By the passes that make the same step whatever options say of recomputation and, as of those up
+// to recompute only that one asks for the memory, unless its call says how much, but all behind it
+// do, by the bytes that they plan for.
+std::string ScheduledSteps::key_of(const Candidate& candidate) const {
+  const passes::Pass* recompute = passes::find_pass("recompute");
+  const auto asks = [&](const PassCall& call) {
+    return call.pass > recompute || (is_recompute(call) && !call.argument);
+  };
+  const Chain chain = said_to_decide(candidate.chain, options_.recompute);
+  std::string key = passes::print(chain);
+  if (std::ranges::none_of(chain, asks)) return key;
+  return key + " within " + (candidate.planned ? std::to_string(candidate.planned->v) : "");
+}
+
 Result<ir::Step> ScheduledSteps::made(const Candidate& candidate) {
   const passes::Pass* recompute = passes::find_pass("recompute");
   const Chain& chain = candidate.chain;
@@ -86,7 +89,7 @@ Result<ir::Step> ScheduledSteps::made(const Candidate& candidate) {
   SharedStep last;
   size_t done = 0;
   for (size_t i = stage_of(chain).size(); i < end; ++i) {  // all of them are in use
-    SharedStep found = known_.find(key_of({from_begin(i), candidate.planned}));
+    SharedStep found = known_.steps.find(key_of({from_begin(i), candidate.planned}));
     if (!found) continue;
     last = std::move(found);
     done = i;
@@ -107,7 +110,7 @@ Result<ir::Step> ScheduledSteps::made(const Candidate& candidate) {
     if (!is_last) last = std::make_shared<const ir::Step>(step);
     keeps = keeps && is_last;
     is_last = true;
-    known_.keep(key_of({from_begin(done + 1), candidate.planned}), last);
+    known_.steps.keep(key_of({from_begin(done + 1), candidate.planned}), last);
   }
   return step;
 }
@@ -115,13 +118,14 @@ Result<ir::Step> ScheduledSteps::made(const Candidate& candidate) {
 Result<SharedStep> ScheduledSteps::scheduled(const Chain& chain) {
   const Chain stage = stage_of(chain);
   DC_ASSIGN_OR_RETURN(SharedStep step, begun({stage, {}}));
-  state_bytes_[passes::print(stage)] = analysis::state_bytes(*step, ir::Space::Device).v;
+  known_.state_bytes[passes::print(stage)] = analysis::state_bytes(*step, ir::Space::Device).v;
   return step;
 }
 
 Result<RecomputeRange> ScheduledSteps::recompute_range(const Chain& chain) {
   const std::string key = passes::print(stage_of(chain));
-  if (const auto found = ranges_.find(key); found != ranges_.end()) return found->second;
+  if (const auto found = known_.ranges.find(key); found != known_.ranges.end())
+    return found->second;
   DC_ASSIGN_OR_RETURN(const SharedStep everything, scheduled(chain));
   passes::Options full = options_;
   full.recompute = passes::Recompute::Full;
@@ -130,13 +134,13 @@ Result<RecomputeRange> ScheduledSteps::recompute_range(const Chain& chain) {
                            &known_recompute(stage_of(chain), everything))
                          .status());
   const RecomputeRange range{live_bytes(inputs, cost_), live_bytes(*everything, cost_)};
-  return ranges_.emplace(key, range).first->second;
+  return known_.ranges.emplace(key, range).first->second;
 }
 
 Result<int64_t> ScheduledSteps::state_bytes(const Chain& chain) {
   const std::string stage = passes::print(stage_of(chain));
-  if (!state_bytes_.contains(stage)) DC_RETURN_IF_ERROR(scheduled(chain).status());
-  return state_bytes_.at(stage);
+  if (!known_.state_bytes.contains(stage)) DC_RETURN_IF_ERROR(scheduled(chain).status());
+  return known_.state_bytes.at(stage);
 }
 
 Result<LiveFloor> ScheduledSteps::live_floor(const Chain& chain) {
@@ -145,12 +149,13 @@ Result<LiveFloor> ScheduledSteps::live_floor(const Chain& chain) {
   if (!early || recompute == chain.end()) return LiveFloor();
   Candidate begin{{chain.begin(), recompute + 1}, base::Bytes{1}};
   begin.chain.back().argument.reset();
-  const std::pair<std::string, bool> key{passes::print(begin.chain), *early};
-  if (const auto known = floors_.find(key); known != floors_.end()) return known->second;
+  const std::pair<std::string, bool> key{key_of(begin), *early};
+  if (const auto known = known_.floors.find(key); known != known_.floors.end())
+    return known->second;
   DC_ASSIGN_OR_RETURN(const SharedStep step, begun(begin));
   const int64_t live = live_behind(*step, *early);
   const int64_t transients = live - analysis::state_bytes(*step, ir::Space::Device).v;
-  return floors_[key] = {live, live - transients / kRecomputeReach};
+  return known_.floors[key] = {live, live - transients / kRecomputeReach};
 }
 
 Result<int64_t> ScheduledSteps::least_live(const Chain& chain) {
@@ -168,11 +173,11 @@ Result<int64_t> ScheduledSteps::least_live_without_limit(const Chain& chain) {
 }
 
 Result<base::Bytes> ScheduledSteps::arena(const ir::Step& step) {
-  return layout::device_arena(step, cost_, base::Bytes{0}, &arenas_);
+  return layout::device_arena(step, cost_, base::Bytes{0}, &known_.arenas);
 }
 
 Result<std::optional<base::Bytes>> ScheduledSteps::arena_if_too_large(const ir::Step& step) {
-  return layout::arena_if_too_large(step, cost_, options_.budgets, &arenas_);
+  return layout::arena_if_too_large(step, cost_, options_.budgets, &known_.arenas);
 }
 
 std::optional<bool> ScheduledSteps::updates_early_behind(const Chain& chain) {
@@ -196,7 +201,7 @@ passes::Options ScheduledSteps::options_for(const std::optional<base::Bytes>& pl
 // after each further one.
 Result<SharedStep> ScheduledSteps::begun(const Candidate& candidate) {
   const std::string key = key_of(candidate);
-  if (SharedStep found = known_.find(key)) return found;
+  if (SharedStep found = known_.steps.find(key)) return found;
   Candidate before = candidate;
   do {
     before.chain.pop_back();
@@ -215,17 +220,18 @@ Result<SharedStep> ScheduledSteps::begun(const Candidate& candidate) {
             rest.size() == 1 && is_recompute(rest[0]) ? &known_recompute(before.chain, begin)
                                                       : nullptr));
   SharedStep made = !begin || change == passes::Change::Yes ? std::move(step) : begin;
-  known_.keep(key, made);
+  known_.steps.keep(key, made);
   // Those of steps that are forgotten.
-  std::erase_if(before_recompute_,
+  std::erase_if(known_.before_recompute,
                 [](const auto& one) { return one.second->step.use_count() == 1; });
   return made;
 }
 
 passes::KnownRecompute& ScheduledSteps::known_recompute(const Chain& chain,
                                                         const SharedStep& step) {
-  std::unique_ptr<BeforeRecompute>& found = before_recompute_[passes::print(chain)];
-  if (!found) found.reset(new BeforeRecompute{step, {*step, cost_}});
+  std::unique_ptr<StepStore::BeforeRecompute>& found =
+      known_.before_recompute[passes::print(chain)];
+  if (!found) found.reset(new StepStore::BeforeRecompute{step, {*step, cost_}});
   return found->known;
 }
 
@@ -235,7 +241,7 @@ Result<passes::Change> ScheduledSteps::apply(ir::Step& step, const Chain& chain,
   std::vector<passes::Remark> remarks;
   passes::PassContext context{cost_, options, remarks};
   context.collect_remarks = false;
-  context.arenas = &arenas_;
+  context.arenas = &known_.arenas;
   context.recompute = recompute;
   passes::Change total = passes::Change::No;
   for (const PassCall& call : chain) {

@@ -45,12 +45,34 @@ struct LiveFloor {
   int64_t least = 0;          // in each, whatever its passes plan for
 };
 
+// What was found out about an imported step. Of one cost model and one set of options, but for what
+// these say of recomputation and of the device's budget: searches that differ in no more share it.
+struct StepStore {
+  // What recompute knows of a step that it is applied to.
+  struct BeforeRecompute {
+    SharedStep step;
+    passes::KnownRecompute known;
+  };
+
+  KnownSteps steps;  // by what made them (key_of() in scheduled_steps.cpp)
+  std::map<std::string, std::unique_ptr<BeforeRecompute>> before_recompute;  // by the passes
+  std::map<std::string, RecomputeRange> ranges;                              // by stage
+  std::map<std::string, int64_t> state_bytes;                                // by stage
+  // By what made the step after recompute, and whether passes behind it update early.
+  std::map<std::pair<std::string, bool>, LiveFloor> floors;
+  layout::KnownArenas arenas;
+};
+
 class ScheduledSteps {
  public:
-  // The references must outlive it.
+  // The references must outlive it. `store`: of these; its own if there is none.
   ScheduledSteps(const ir::Step& imported, const passes::Options& options,
-                 const cost::CostModel& cost)
-      : imported_(imported), options_(options), cost_(cost) {}
+                 const cost::CostModel& cost, StepStore* store = nullptr)
+      : imported_(imported),
+        options_(options),
+        cost_(cost),
+        own_(store ? nullptr : std::make_unique<StepStore>()),
+        known_(store ? *store : *own_) {}
 
   // The step after all passes of the chain but the layout.
   base::Result<ir::Step> made(const Candidate& candidate);
@@ -76,16 +98,14 @@ class ScheduledSteps {
   // Bytes of the device's arena, whatever the budget.
   base::Result<base::Bytes> arena(const ir::Step& step);
 
+  // Requests placed by all layouts so far, which passes ask for too.
+  int64_t placed() const { return known_.arenas.placed(); }
+
   // As layout::arena_if_too_large() by the budgets of the options.
   base::Result<std::optional<base::Bytes>> arena_if_too_large(const ir::Step& step);
 
  private:
-  // What recompute knows of a step that it is applied to.
-  struct BeforeRecompute {
-    SharedStep step;
-    passes::KnownRecompute known;
-  };
-
+  std::string key_of(const Candidate& candidate) const;
   base::Result<SharedStep> begun(const Candidate& candidate);
   // `step`: after the passes `chain`.
   passes::KnownRecompute& known_recompute(const passes::Chain& chain, const SharedStep& step);
@@ -101,13 +121,8 @@ class ScheduledSteps {
   const ir::Step& imported_;
   const passes::Options& options_;
   const cost::CostModel& cost_;
-  KnownSteps known_;  // by the passes that made them, and the bytes that these planned for
-  std::map<std::string, std::unique_ptr<BeforeRecompute>> before_recompute_;  // by the passes
-  std::map<std::string, RecomputeRange> ranges_;                              // by stage
-  std::map<std::string, int64_t> state_bytes_;                                // by stage
-  // By the passes up to recompute, and whether those behind it update early.
-  std::map<std::pair<std::string, bool>, LiveFloor> floors_;
-  layout::KnownArenas arenas_;
+  std::unique_ptr<StepStore> own_;
+  StepStore& known_;
 };
 
 // Bytes of the device that are live at most.

@@ -24,13 +24,13 @@ passes::Chain without_exchanges(const passes::Chain& chain) {
 }  // namespace
 
 SearchState::SearchState(const ir::Step& imported, const passes::Options& options,
-                         const cost::CostModel& cost, const SearchOptions& asked)
+                         const cost::CostModel& cost, const SearchOptions& asked, StepStore& store)
     : imported_(imported),
       options_(options),
       cost_(cost),
       asked_(asked),
       parameter_bytes_(bytes_of_parameters(imported)),
-      trials_(imported, options_, cost, asked) {}
+      trials_(imported, options_, cost, asked, store) {}
 
 std::vector<size_t> SearchState::fusions() const {
   if (asked_.fusion) return {*asked_.fusion};

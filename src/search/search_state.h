@@ -16,9 +16,9 @@ inline constexpr int64_t kNear = 105;
 
 class SearchState {
  public:
-  // `options`: with one order of reductions. The references must outlive it.
+  // `options`: with one order of reductions. `store`: of these. The references must outlive it.
   SearchState(const ir::Step& imported, const passes::Options& options, const cost::CostModel& cost,
-              const SearchOptions& asked);
+              const SearchOptions& asked, StepStore& store);
   SearchState(const SearchState&) = delete;
   SearchState& operator=(const SearchState&) = delete;
 

@@ -45,6 +45,10 @@ inline constexpr Start kStarts[] = {
      "overlap-reductions=1000000000,layout-arenas"},
     // Whole parameters, refreshed while the next step begins.
     {DC_OPENING "fuse-elementwise,shard-parameters=2,", kRefreshed},
+    // The same, with what is kept of activations decided last.
+    {DC_OPENING "fuse-elementwise,shard-parameters=2,"
+                "insert-collectives,add-update,schedule,recompute=0,",
+     "bucket-reductions,overlap-reductions,keep-jointly=400,overlap-update,layout-arenas"},
     // With clipping some gradients that reach all ranks early are worth more.
     {DC_OPENING "fuse-elementwise,shard-parameters=2,"
                 "replicate-state,",

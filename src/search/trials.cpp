@@ -17,6 +17,11 @@ namespace {
 constexpr int64_t kLittleMore = 8;      // parts, of which the budget has one less
 constexpr int64_t kLittleMissing = 64;  // parts of the budget, of which one is missing
 
+// Requests that layouts place, by nodes of the step, which count as a part of the work. In the time
+// of one twice as many are placed; but where little memory is missing it takes many layouts, and
+// the search must not end there.
+constexpr int64_t kPlacedInPart = 8;
+
 // About the time that its passes behind `schedule` take.
 int work_of(const Chain& chain) {
   int passes = 0;
@@ -47,6 +52,7 @@ Result<MaybeScore> Trials::try_once(const Candidate& candidate) {
   if (*hopeless) return MaybeScore();
   ++simulated_;
   spent_ += work_of(candidate.chain);
+  const int64_t placed = steps_.placed();
   const Result<ir::Step> made = steps_.made(candidate);
   if (!made.ok()) return nothing_of(candidate.chain, made.status());
   Score score = evaluate(*made);
@@ -62,6 +68,8 @@ Result<MaybeScore> Trials::try_once(const Candidate& candidate) {
     if (is_fastest(score)) fastest_ = {score, candidate};
     if (wins(score)) best_ = {score, candidate};
   }
+  if (counts_layouts_)
+    spent_ += static_cast<int>((steps_.placed() - placed) / (kPlacedInPart * node_count(*made)));
   latest_[text] = {score, candidate};
   if (score.fits) {
     least_ = std::min(least_, score.time);

@@ -42,12 +42,12 @@ class Trials {
  public:
   // The references must outlive it.
   Trials(const ir::Step& imported, const passes::Options& options, const cost::CostModel& cost,
-         const SearchOptions& search)
+         const SearchOptions& search, StepStore& store)
       : options_(options),
         cost_(cost),
         search_(search),
         effort_(search.effort * kWorkOfOne),
-        steps_(imported, options_, cost),
+        steps_(imported, options_, cost, &store),
         smallest_(steps_, cost) {}
 
   ScheduledSteps& steps() { return steps_; }
@@ -102,6 +102,8 @@ class Trials {
   // The effort from here on: parts in all.
   void set_effort(int parts) { effort_ = parts; }
   int spent() const { return spent_; }
+  // From here on layouts are work too. Not of the starts, all of which are worth a try.
+  void count_layouts() { counts_layouts_ = true; }
   void set_bound(base::Nanos bound) { bound_ = bound; }
   // Nothing slower becomes the best within the budget.
   void set_slowest(base::Nanos slowest) { slowest_ = slowest; }
@@ -154,6 +156,7 @@ class Trials {
   base::Nanos slowest_{INT64_MAX};  // that a result within the budget may be
   base::Nanos least_{INT64_MAX};    // of what fits
   int simulated_ = 0, spent_ = 0;
+  bool counts_layouts_ = false;
   bool cut_short_ = false;
   std::vector<std::string> refused_;
   base::Status first_error_;

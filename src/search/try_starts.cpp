@@ -107,6 +107,8 @@ Status try_joint_starts(SearchState& state) {
   };
   for (const std::string_view text : kJointStarts) {
     DC_ASSIGN_OR_RETURN(const Chain chain, state.as_asked(passes::parse_passes(text)));
+    // Otherwise it is the first.
+    if (asks_budget(chain) && state.options().recompute != passes::Recompute::Auto) continue;
     if (asks_budget(chain) && state.score().fits) {
       DC_ASSIGN_OR_RETURN(const bool tight, state.is_tight(chain));
       if (tight) continue;

@@ -259,7 +259,8 @@ TEST(Trials, AChainWhoseStateAloneIsAboveTheBudgetIsNotTried) {
   ASSERT_TRUE(state.ok()) << state.status().to_string();
   options.budgets[ir::Space::Device] = Bytes{*state - 1};
   const SearchOptions search;
-  Trials trials(step, options, cost, search);
+  StepStore store;
+  Trials trials(step, options, cost, search, store);
   const auto tries = [&](const char* name) {
     const auto score = trials.try_once(trials.whole(*find_chain(name)));
     EXPECT_TRUE(score.ok()) << score.status().to_string();
