@@ -189,6 +189,7 @@ Layout greedy_by_size(std::span<const Request> requests) {
   Occupancy occupancy = occupancy_of(problem);
   Layout layout = place(problem, size_order(problem), occupancy);
   layout.algorithm = "greedy by size";
+  layout.rounds = 1;
   return layout;
 }
 

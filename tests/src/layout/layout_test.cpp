@@ -73,7 +73,7 @@ TEST(Layout, CheckerAgreesWithTheSlowOneOnRandomOffsets) {
   for (int trial = 0; trial < 2000; ++trial) {
     auto requests = random_requests(random, 6, 30);
     Layout layout;
-    layout.bytes = 64 * 200;
+    layout.bytes = int64_t{64} * 200;
     for (size_t i = 0; i < requests.size(); ++i)
       layout.offsets.push_back(static_cast<int64_t>(random() % 150) * 64);
     bool overlap = overlaps_somewhere(requests, layout);
@@ -197,7 +197,8 @@ void expect_agreement(int moments, int requests, int64_t most, std::span<const i
     std::vector<std::vector<char>> taken(static_cast<size_t>(moments), std::vector<char>(cells));
     std::shuffle(spans.begin(), spans.end(), random);
     occupancy.clear();
-    for (const auto& [first, last] : spans) {
+    for (const Span& span : spans) {
+      const int32_t first = span.first, last = span.last;
       const int64_t bytes = 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(most));
       auto is_free = [&](int64_t offset) {
         for (int32_t t = first; t <= last; ++t) {
