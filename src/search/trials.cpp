@@ -17,9 +17,9 @@ namespace {
 constexpr int64_t kLittleMore = 8;      // parts, of which the budget has one less
 constexpr int64_t kLittleMissing = 64;  // parts of the budget, of which one is missing
 
-// Requests that layouts place, by nodes of the step, which count as a part of the work. In the time
-// of one twice as many are placed; but where little memory is missing it takes many layouts, and
-// the search must not end there.
+// So many placements per node of the step count as one part of the work. In the time of a part
+// there is about one per node: counted in full, layouts would end the search where little memory is
+// missing, which takes many of them.
 constexpr int64_t kPlacedInPart = 8;
 
 // About the time that its passes behind `schedule` take.

@@ -189,7 +189,7 @@ TEST(FindBest, IsNotSlowerThanWhatMakesAllAgainOrNothing) {
   step->mesh.axes = {{"dp", 8}};
   constexpr int kEffort = 10;
   int found_by_none = 0;
-  for (const int64_t gib : {22, 40}) {
+  for (const int64_t gib : {22, 28, 40}) {
     passes::Options options = within(gib << 30);
     const auto found_with = [&](passes::Recompute way, int effort) {
       options.recompute = way;
