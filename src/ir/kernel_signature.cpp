@@ -102,14 +102,22 @@ KernelSignature signature_of(const Graph& graph, const Node& node) {
   return signature;
 }
 
+namespace {
+
+// Threads that read one graph may find it out at once, and find the same.
+std::atomic_ref<int32_t> known_kernel(const Node& node) {
+  return std::atomic_ref<int32_t>(node.kernel.v);
+}
+
+}  // namespace
+
 bool has_provider(const Node& node) {
-  const std::atomic_ref<int32_t> known(node.kernel.v);
-  return known.load(std::memory_order_relaxed) >= 0 || provider_of(node).has_value();
+  const base::KernelId known{known_kernel(node).load(std::memory_order_relaxed)};
+  return known.valid() || provider_of(node).has_value();
 }
 
 base::KernelId kernel_of(const Graph& graph, const Node& node) {
-  // Threads that read one graph may find it out at once, and find the same.
-  const std::atomic_ref<int32_t> known(node.kernel.v);
+  const std::atomic_ref<int32_t> known = known_kernel(node);
   base::KernelId kernel{known.load(std::memory_order_relaxed)};
   if (!kernel.valid()) {
     kernel = base::intern(signature_of(graph, node));
