@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/text.h"
 #include "src/cost/transfer.h"
 #include "src/schedule/time_axis.h"
 #include "src/sim/simulate.h"
@@ -42,8 +43,7 @@ Change move_collectives(ir::Step& step, const PassContext& context, std::string_
        subjects_of(what),
        {{"moved", moved}, {"exposed_before_ns", before.v}, {"exposed_after_ns", after.v}},
        std::to_string(moved) + " " + std::string(what.text) + ": exposed communication " +
-           std::to_string(before.v / 1000) + " us becomes " + std::to_string(after.v / 1000) +
-           " us"});
+           base::format_duration(before.v) + " becomes " + base::format_duration(after.v)});
   return Change::Yes;
 }
 

@@ -1,6 +1,7 @@
 #include "src/search/auto.h"
 
 #include <algorithm>
+#include <climits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -43,13 +44,16 @@ struct OfOrder {
 // For one order of reductions. Call begin(), then finish() where that is worth it, then result().
 class Search {
  public:
-  // `shared`: certificates are found here unless they are.
+  // `shared`: certificates are found here unless they are. `whole`: the effort that its parts have
+  // shares of. Where less is asked for, it does the same and ends earlier.
   Search(const ir::Step& imported, const passes::Options& options, const cost::CostModel& cost,
-         const SearchOptions& asked, OfOrder& shared)
+         const SearchOptions& asked, int whole, OfOrder& shared)
       : state_(imported, options, cost, asked, shared.steps),
         named_(state_),
         descent_(state_),
-        certificates_(shared.certificates) {
+        certificates_(shared.certificates),
+        whole_(whole) {
+    if (asked.effort < whole) trials().set_limit(asked.effort * Trials::kWorkOfOne);
     trials().set_effort(parts() - kept_for_end());
   }
 
@@ -92,6 +96,7 @@ class Search {
   // The earlier plan's chain alone, where the starts are not worth going on from.
   Status try_earlier() {
     if (!state_.asked().earlier || is_refused()) return {};
+    trials().set_limit(INT_MAX);
     DC_ASSIGN_OR_RETURN(earlier_, try_earlier_plan(state_, *state_.asked().earlier,
                                                    [&] { return descent_.run(); }));
     return {};
@@ -140,11 +145,11 @@ class Search {
   Trials& trials() { return state_.trials(); }
 
   // Of effort, as Trials counts it.
-  int parts() const { return state_.asked().effort * Trials::kWorkOfOne; }
-  int kept_for_end() const { return std::min(state_.asked().effort / 8, 3) * Trials::kWorkOfOne; }
+  int parts() const { return whole_ * Trials::kWorkOfOne; }
+  int kept_for_end() const { return std::min(whole_ / 8, 3) * Trials::kWorkOfOne; }
 
   // Beyond the effort, since a descent that ends earlier is another one.
-  int more_for_end() const { return std::min(state_.asked().effort / 16, 2) * Trials::kWorkOfOne; }
+  int more_for_end() const { return std::min(whole_ / 16, 2) * Trials::kWorkOfOne; }
 
   // A budget that the bound says is out of reach, and the smallest plan too.
   bool is_refused() const { return smallest_ && smallest_->bytes > state_.options().memory()->v; }
@@ -264,6 +269,7 @@ class Search {
   NamedTrials named_;
   Descent descent_;
   Certificates& certificates_;
+  const int whole_;
   std::optional<EarlierResult> earlier_;
   std::optional<SmallestChain> smallest_;  // asked for where nothing fits
 };
@@ -300,18 +306,18 @@ using Orders = std::map<ReductionOrder, OfOrder>;
 
 Result<SearchResult> find_in_orders(const ir::Step& imported, const passes::Options& options,
                                     const cost::CostModel& cost, const SearchOptions& asked,
-                                    Orders& orders) {
+                                    int whole, Orders& orders) {
   passes::Options decided = options;
   if (options.reduction_order != ReductionOrder::PerStep)
     decided.reduction_order = ReductionOrder::PerMicroBatch;
-  Search each(imported, decided, cost, asked, orders[decided.reduction_order]);
+  Search each(imported, decided, cost, asked, whole, orders[decided.reduction_order]);
   DC_RETURN_IF_ERROR(each.begin());
   if (options.reduction_order != ReductionOrder::Any || imported.accumulation == 1) {
     DC_RETURN_IF_ERROR(each.finish());
     return each.result(true);
   }
   decided.reduction_order = ReductionOrder::PerStep;
-  Search once(imported, decided, cost, asked, orders[decided.reduction_order]);
+  Search once(imported, decided, cost, asked, whole, orders[decided.reduction_order]);
   DC_RETURN_IF_ERROR(once.begin());
   const bool each_is_beaten = is_beaten(each.state(), once.state());
   const bool once_is_beaten = is_beaten(once.state(), each.state());
@@ -330,10 +336,10 @@ Result<SearchResult> find_in_orders(const ir::Step& imported, const passes::Opti
 // The better of `best` and what a search finds that makes all again, or nothing, as `options` say,
 // in the order of reductions of `best`. Nothing if it finds nothing near.
 Status try_one_way(const ir::Step& imported, passes::Options options, const cost::CostModel& cost,
-                   const SearchOptions& asked, Orders& orders, SearchResult& best) {
+                   const SearchOptions& asked, int whole, Orders& orders, SearchResult& best) {
   const passes::Recompute way = options.recompute;
   options.reduction_order = best.options.reduction_order;
-  Search search(imported, options, cost, asked, orders[options.reduction_order]);
+  Search search(imported, options, cost, asked, whole, orders[options.reduction_order]);
   if (way == passes::Recompute::Off) {
     DC_ASSIGN_OR_RETURN(const bool hopeless, search.nothing_can_fit());
     if (hopeless) return {};
@@ -351,6 +357,31 @@ Status try_one_way(const ir::Step& imported, passes::Options options, const cost
   if (found.fits && !asked.left_out.contains(passes::print(found.chain)))
     best = joined(std::move(best), std::move(found));
   return {};
+}
+
+// One search of at most `asked.effort`, which does what one of the effort `whole` begins with.
+Result<SearchResult> find_within(const ir::Step& imported, const passes::Options& options,
+                                 const cost::CostModel& cost, const SearchOptions& asked, int whole,
+                                 Orders& orders) {
+  DC_ASSIGN_OR_RETURN(SearchResult best,
+                      find_in_orders(imported, options, cost, asked, whole, orders));
+  // Of large models what leaves the device takes as long to choose as all the rest.
+  const bool is_long = any_offloads(best.chain) && asked.effort <= kLeastEffort;
+  const bool decides = options.recompute == passes::Recompute::Auto && options.memory();
+  if (!decides || is_long || asked.effort <= kLeastOfAll || !best.fits || best.cut_short ||
+      asked.first_fit)
+    return best;
+  SearchOptions of_way = asked;
+  of_way.effort = of_one_way(asked.effort);
+  of_way.earlier.reset();
+  for (const passes::Recompute way : {passes::Recompute::Full, passes::Recompute::Off}) {
+    passes::Options one_way = options;
+    one_way.recompute = way;
+    const Status status =
+        try_one_way(imported, one_way, cost, of_way, of_one_way(whole), orders, best);
+    if (!status.ok()) best.refused.push_back(status.code() + " " + status.sentence());
+  }
+  return best;
 }
 
 }  // namespace
@@ -376,25 +407,19 @@ int default_effort(const ir::Step& imported, const passes::Options& options) {
 
 Result<SearchResult> find_best(const ir::Step& imported, const passes::Options& options,
                                const cost::CostModel& cost, const SearchOptions& asked) {
-  SearchOptions search = asked;
-  search.effort = std::min(search.effort, kMostEffort);
+  constexpr int kTimesMore = 8;
+  const int effort = std::min(asked.effort, kMostEffort);
   Orders orders;
-  DC_ASSIGN_OR_RETURN(SearchResult best, find_in_orders(imported, options, cost, search, orders));
-  // Of large models what leaves the device takes as long to choose as all the rest.
-  const bool is_long = any_offloads(best.chain) && search.effort <= kLeastEffort;
-  const bool decides = options.recompute == passes::Recompute::Auto && options.memory();
-  if (!decides || is_long || search.effort <= kLeastOfAll || !best.fits || best.cut_short ||
-      search.first_fit)
-    return best;
-  search.effort = of_one_way(search.effort);
-  search.earlier.reset();
-  for (const passes::Recompute way : {passes::Recompute::Full, passes::Recompute::Off}) {
-    passes::Options one_way = options;
-    one_way.recompute = way;
-    const Status status = try_one_way(imported, one_way, cost, search, orders, best);
-    if (!status.ok()) best.refused.push_back(status.code() + " " + status.sentence());
+  std::optional<SearchResult> best;
+  for (int whole = default_effort(imported, options);; whole *= kTimesMore) {
+    SearchOptions search = asked;
+    search.effort = std::min(effort, whole);
+    DC_ASSIGN_OR_RETURN(SearchResult found,
+                        find_within(imported, options, cost, search, whole, orders));
+    best = best ? joined(std::move(*best), std::move(found)) : std::move(found);
+    if (whole >= effort || best->cut_short || asked.first_fit || !best->fits)
+      return std::move(*best);
   }
-  return best;
 }
 
 }  // namespace dc::search

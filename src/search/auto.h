@@ -6,6 +6,11 @@
 // with less memory. Under a budget it then searches as `recompute` Full and Off would, and takes
 // the best of the three. Effort is a count of simulated schedules, by their work, so the result is
 // deterministic unless `out_of_time` ends the search.
+//
+// More effort does not make the result slower: with less than the default effort the search is the
+// same and ends earlier; with more, a search of eight times the default effort follows, then of
+// eight times that, the last of which ends where the effort does, and the best of all is the
+// result.
 #pragma once
 
 #include <functional>
@@ -23,7 +28,7 @@ namespace dc::search {
 // The effort unless the user says it: 28, or 18 with several micro-batches, which take about ten
 // seconds for Llama-3-70B, and of smaller models more: what 400 000 nodes are to the model's, at
 // most 384. Where they may offload half of that, at most 1000. Above 50 000 nodes less than 28, in
-// proportion, at least 8. Where the user says what is made again, three fifths.
+// proportion, at least 8. Where the user says what is made again, half.
 int default_effort(const ir::Step& imported, const passes::Options& options);
 
 // A chain that an earlier plan has, tried at the end. If it is the best so far, the search goes on
@@ -37,7 +42,7 @@ struct EarlierChain {
 struct SearchOptions {
   // The work of so many schedules that exchanges or offloading decide, for each order, at least
   // one; other schedules are an eighth to a half of one, by their passes. Under a budget the
-  // searches that make all again, and nothing, get three fifths more each, if it is above 8.
+  // searches that make all again, and nothing, get half of it more each, if it is above 8.
   int effort = 55;
   std::function<bool()> out_of_time;    // asked before each simulation; empty: never
   std::set<std::string> left_out;       // chains that must not be the result

@@ -156,7 +156,8 @@ void Trials::forget(const Chain& chain) {
 bool Trials::out_of_effort() {
   cut_short_ = cut_short_ || (search_.out_of_time && search_.out_of_time());
   const bool is_enough = search_.first_fit && score().fits;
-  return is_enough || cut_short_ || spent_ + kWorkOfOne > effort_;
+  const int effort = score().fits ? std::min(effort_, limit_) : effort_;
+  return is_enough || cut_short_ || spent_ + kWorkOfOne > effort;
 }
 
 Trials::Aside Trials::set_aside() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <climits>
 #include <map>
 #include <optional>
 #include <set>
@@ -101,6 +102,8 @@ class Trials {
   static constexpr int kWorkOfOne = 8;
   // The effort from here on: parts in all.
   void set_effort(int parts) { effort_ = parts; }
+  // No more than so much, whatever effort is set, as soon as something fits.
+  void set_limit(int parts) { limit_ = parts; }
   int spent() const { return spent_; }
   // From here on layouts are work too. Not of the starts, all of which are worth a try.
   void count_layouts() { counts_layouts_ = true; }
@@ -141,7 +144,7 @@ class Trials {
   const passes::Options& options_;
   const cost::CostModel& cost_;
   const SearchOptions& search_;
-  int effort_;
+  int effort_, limit_ = INT_MAX;
   ScheduledSteps steps_;
   SmallestPlans smallest_;
   std::set<std::pair<std::string, int64_t>> tried_;  // and planned bytes

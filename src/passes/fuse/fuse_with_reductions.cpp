@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "src/base/text.h"
 #include "src/fusion/greedy.h"
 #include "src/fusion/joint.h"
 #include "src/fusion/random_fusion.h"
@@ -58,8 +59,8 @@ void report(const PassContext& context, std::string_view pass, const FusionCount
           " of them copies, became " + std::to_string(counts.kernels) + " kernels; " +
           std::to_string(counts.joined) +
           " reductions join another: forward, backward and reductions take " +
-          std::to_string(after.time.v / 1000) + " us instead of " +
-          std::to_string(before.time.v / 1000) + " us by DisCo's simulator" + decided.text};
+          base::format_duration(after.time.v) + " instead of " +
+          base::format_duration(before.time.v) + " by DisCo's simulator" + decided.text};
   remark.numbers.insert(remark.numbers.end(), decided.numbers.begin(), decided.numbers.end());
   context.remarks.push_back(std::move(remark));
 }

@@ -19,19 +19,18 @@ void report(const ir::Step& before, const Offloaded& done, const PassContext& co
             std::string_view pass, const OffloadWords& words) {
   if (!context.collect_remarks) return;
   const auto waits = [&](const ir::Step& of) { return sim::simulate(of, context.cost).exposed.v; };
-  const auto text = [](int64_t ns) { return std::to_string(ns / 1000) + " us"; };
   const int64_t old = waits(before), now = waits(*done.step);
-  context.remarks.push_back({std::string(pass),
-                             std::string(words.code),
-                             done.subjects,
-                             {{"things", done.things},
-                              {"bytes", done.bytes},
-                              {"exposed_before_ns", old},
-                              {"exposed_after_ns", now}},
-                             std::to_string(done.things) + " " + std::string(words.things) +
-                                 " of " + base::format_bytes(done.bytes) + " " +
-                                 std::string(words.what) + ": exposed transfers " + text(old) +
-                                 " become " + text(now)});
+  context.remarks.push_back(
+      {std::string(pass),
+       std::string(words.code),
+       done.subjects,
+       {{"things", done.things},
+        {"bytes", done.bytes},
+        {"exposed_before_ns", old},
+        {"exposed_after_ns", now}},
+       std::to_string(done.things) + " " + std::string(words.things) + " of " +
+           base::format_bytes(done.bytes) + " " + std::string(words.what) + ": exposed transfers " +
+           base::format_duration(old) + " become " + base::format_duration(now)});
 }
 
 }  // namespace

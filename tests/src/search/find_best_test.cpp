@@ -250,6 +250,32 @@ TEST(FindBest, StopsAtItsEffortAndRepeatsItself) {
   }
 }
 
+// With more effort the search begins with what it does with less: shares of the effort, each for a
+// part of the search, led it elsewhere. With little it does not end before something fits.
+TEST(FindBest, MoreEffortIsNotSlower) {
+  const cost::AnalyticCost fast(1), slow = std::move(links()[1]);
+  struct Case {
+    int accumulation, kib;
+    const cost::AnalyticCost& cost;
+  };
+  for (const auto& [accumulation, kib, cost] :
+       {Case{1, 94, slow}, Case{1, 74, fast}, Case{4, 106, fast}}) {
+    const ir::Step step = imported(2, accumulation);
+    passes::Options options = within(kib * 1024);
+    options.offload_space = ir::Space::Host;
+    Nanos before{INT64_MAX / 2};
+    for (const int effort : {3, 12, 28, 48, 96, default_effort(step, options)}) {
+      SearchOptions search;
+      search.effort = effort;
+      const SearchResult found = best(step, options, cost, search);
+      EXPECT_TRUE(found.fits) << kib << " KiB, effort " << effort;
+      EXPECT_LE(found.time.v, before.v + before.v / 1000)
+          << kib << " KiB, effort " << effort << ": " << passes::print(found.chain);
+      before = std::min(before, found.time);
+    }
+  }
+}
+
 TEST(Trials, AChainWhoseStateAloneIsAboveTheBudgetIsNotTried) {
   const cost::AnalyticCost cost(1);
   const ir::Step step = imported(4);
