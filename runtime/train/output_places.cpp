@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 #include "runtime/checkpoint/tensor_file.h"
@@ -20,6 +22,11 @@ Status prepare_folder(const std::string& folder) {
                   folder + ": this folder cannot be made" +
                       (error ? " (" + error.message() + ")" : std::string()) +
                       "; choose one you may write to");
+  }
+  if (access(folder.c_str(), W_OK | X_OK) != 0) {
+    return Status(ErrorKind::CannotWrite, "DC6311",
+                  folder + ": no file can be made in this folder (" + std::strerror(errno) +
+                      "); choose one you may write to");
   }
   return prepare_file(folder + "/model.safetensors");
 }

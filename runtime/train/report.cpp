@@ -138,6 +138,15 @@ void Report::missing_scratch(const kernel::MissingScratch& missing, int64_t aren
       static_cast<long long>(missing.needed), static_cast<long long>(missing.planned));
 }
 
+void Report::nothing_to_do(int64_t step) const {
+  if (!prints_) return;
+  std::fprintf(
+      stderr,
+      "dcrun: note: the checkpoint is of step %lld and --steps is %lld: no step is left to "
+      "run; give the number of the last step to reach\n",
+      static_cast<long long>(step), static_cast<long long>(steps_));
+}
+
 void Report::step(const StepFacts& facts) {
   if (!prints_) return;
   clear();

@@ -21,6 +21,8 @@ class Report {
   void step(const StepFacts& facts);
   void evaluation(const EvaluationFacts& facts) const;
   void hosts(const AcrossHosts& sent) const;  // what each host sent to others
+  // A note on stderr where the checkpoint is of the last step asked for, or a later one.
+  void nothing_to_do(int64_t step) const;
   void finish();  // where the time of the steps went, if any communicated
 
  private:

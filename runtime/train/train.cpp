@@ -304,6 +304,7 @@ class Session {
     waited_before_ns_ = executor_->waited_ns();
     account_ = Clock::now();
     checked_ = start_.step;
+    if (start_.step > 0 && start_.step >= options_.steps) report_.nothing_to_do(start_.step);
     while (!outcome.stopped && outcome.steps < options_.steps) {
       DC_ASSIGN_OR_RETURN(const StepResult result, one_step(loop, outcome.steps));
       if (!result.finite) return not_finite(loop, outcome.steps);

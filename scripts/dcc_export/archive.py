@@ -30,7 +30,7 @@ def replacing(path):
 
     The base name matters: the writer puts it into the archive as the root folder.
     """
-    path = os.path.abspath(path)
+    path = os.path.realpath(path)  # a link stays one, and what it names is replaced
     folder = os.path.dirname(path)
     if os.path.isdir(path):
         raise ExportError(f"cannot write {path}: it is a folder; name a file", CANNOT_WRITE)
@@ -102,13 +102,18 @@ def save_program(exported, description, path, device=None, verify=None, texts=No
 
 @contextlib.contextmanager
 def zip_written(path):
-    """PyTorch's writers report a full disk as a RuntimeError; SerializeError is one too, and says something else."""
+    """PyTorch's writers report a full disk as a RuntimeError; SerializeError is one too, and says something else.
+
+    The writer's destructor tries again to end the file and aborts the process where that fails too: `holds_writer` of the error.
+    """
     try:
         yield
     except RuntimeError as error:
         if type(error) is not RuntimeError:
             raise
-        raise ExportError(f"cannot write {path}: {first_line(error)}; free space or choose another -o", CANNOT_WRITE) from error
+        failure = ExportError(f"cannot write {path}: {first_line(error)}; free space or choose another -o", CANNOT_WRITE)
+        failure.holds_writer = True  # by its traceback
+        raise failure from error
 
 
 def save_headless(exported, description, path, device=None, texts=None):

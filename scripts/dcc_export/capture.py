@@ -11,6 +11,7 @@ import traceback
 
 import torch
 from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput, ParamAOTInput
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx.traceback import annotate, preserve_node_meta
 
 from .bags import by_rows
@@ -76,18 +77,34 @@ class TracedStep(torch.nn.Module):
         parameters.require()
         for fqn, module in step.named_modules():
             require_no_backward_hooks(strip(fqn, self._root) or "the module", module)
-        for name, now in list(places.replaced(lent)):
+        replaced = dict(places.replaced(lent))
+        set_data = {name: now for name, tensor in lent.items() if (now := take_back(tensor, self._set_data)) is not None}
+        self._require_apart({**lent, **set_data, **replaced}, {**set_data, **replaced})
+        # All before the first is written: one may be what another held.
+        replaced, set_data = ({name: _apart_from(lent, now) for name, now in new.items()} for new in (replaced, set_data))
+        for name, now in replaced.items():
             step.left_out.replaced.add(strip(name, self._root))
             _write_back(name, lent[name], now, name in places.buffers)
             self._lending.enter_context(places.holding({name: lent[name]}))
-        for name, tensor in lent.items():
-            now = take_back(tensor, self._set_data)
-            if now is not None:
-                with torch.autograd._unsafe_preserve_version_counter(tensor):  # to autograd, setting .data is no write
-                    _write_back(name, tensor, now, name in places.buffers or not tensor.requires_grad)
+        for name, now in set_data.items():
+            with torch.autograd._unsafe_preserve_version_counter(lent[name]):  # to autograd, setting .data is no write
+                _write_back(name, lent[name], now, name in places.buffers or not lent[name].requires_grad)
         # An input, or a view of one, has no backward to start from.
         own = loss._is_view() or any(loss is tensor for tensor in lent.values())
         return loss.clone() if own else loss
+
+    def _require_apart(self, held, new):
+        """Raises ExportError if a tensor of `new` {name: tensor}, which the forward put there, lies in the memory of another of `held` after it: in
+        PyTorch each would follow the other from then on."""
+        memory = {name: _memory(tensor) for name, tensor in held.items()}
+        for name in new:
+            for other in held:
+                if other != name and memory[name] is not None and memory[name] == memory[other]:
+                    here, there = strip(name, self._root), strip(other, self._root)
+                    raise ExportError(
+                        f"the forward puts {there} itself, or a view of it, in the place of buffer {here}, which would follow all its changes from then on; "
+                        f"give {here} its own values with .clone()"
+                    )
 
     def require_kept(self):
         """Raises ExportError if the backward has put another tensor where one was lent; what it writes in place is in the graph."""
@@ -101,6 +118,20 @@ class TracedStep(torch.nn.Module):
     def take_back(self):
         """Every place of the module holds the module's own tensors again."""
         self._lending.close()
+
+
+def _memory(tensor):
+    """What tells the memory of a tensor from that of others; None of what has none."""
+    if not isinstance(tensor, torch.Tensor) or tensor.numel() == 0:
+        return None
+    traced = tensor.elem if isinstance(tensor, FunctionalTensor) else tensor  # which .data may have set
+    return traced.untyped_storage()._cdata
+
+
+def _apart_from(lent, now):
+    """`now`, or a copy where it lies in the memory of a tensor of `lent` {name: tensor}."""
+    memory = _memory(now)
+    return now.detach().clone() if memory is not None and memory in map(_memory, lent.values()) else now
 
 
 def _write_back(name, lent, now, is_buffer):

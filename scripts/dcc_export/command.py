@@ -93,6 +93,9 @@ def main(argv=None):
 
 def _failed(error):
     print(f"export.py: {error}", file=sys.stderr)
+    if getattr(error, "holds_writer", False):
+        sys.stderr.flush()
+        os._exit(error.exit_code)  # no destructor runs
     return error.exit_code
 
 

@@ -1,19 +1,26 @@
 """Strides that torch's shape functions get wrong.
 
 Some operators are traced through a decomposition whose operands come in another order than the
-kernel's. The kernel's result then has other strides than recorded (softplus_backward), and a
-`view` that was legal while tracing fails when the file is run.
+kernel's, or whose result lies as its operand does where the kernel's is contiguous. The result then
+has other strides than recorded (softplus_backward, norms of transposed tensors), and a `view` that
+was legal while tracing fails when the file is run.
 """
+
+import operator
 
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 
 def are_misjudged(node):
-    """True if a kernel whose operands all have its result's shape orders the result's dimensions
-    otherwise than recorded. Tried on the CPU with tensors of two elements per dimension. Asks
-    nothing of symbolic sizes, so that none of them is bound by a condition."""
-    value = node.meta["val"]
+    """True if a kernel orders the dimensions of its result, or of this one of its results, otherwise than recorded.
+
+    Asked of kernels whose operands have the result's shape; of those with several results (norms) also where weights and statistics have others: of
+    fewer dimensions, or of size 1 in some. Tried on the CPU with tensors of two elements per dimension. Asks nothing of symbolic sizes, so that none of
+    them is bound by a condition."""
+    value, place = node.meta["val"], None
+    if node.target is operator.getitem:
+        node, place = node.args
     operands = [n.meta["val"] for n in node.all_input_nodes]
     if not isinstance(node.target, torch._ops.OpOverload) or node.target.is_view:
         return False
@@ -21,16 +28,30 @@ def are_misjudged(node):
         return False
     if not all(isinstance(t, torch.Tensor) for t in [value, *operands]):
         return False
-    if any(_expressions(t) != _expressions(value) for t in operands):
+    if not all(_goes_with(t, value, place is not None) for t in operands):
         return False
     if all(_concrete(t).is_contiguous() for t in operands):
         return False
-    args, kwargs = torch.fx.node.map_arg((node.args, dict(node.kwargs)), lambda n: _small(n.meta["val"]))
+    args, kwargs = torch.fx.node.map_arg((_small_sizes(node), dict(node.kwargs)), lambda n: _small(n.meta["val"]))
     try:
         with unset_fake_temporarily():
-            return node.target(*args, **kwargs).stride() != _small(value).stride()
+            result = node.target(*args, **kwargs)
+        return (result if place is None else result[place]).stride() != _small(value).stride()
     except Exception:  # an argument that fits the real shape only: nothing is known
         return False
+
+
+def _small_sizes(node):
+    """The arguments of a node with the sizes in them as `_small` makes tensors (the shape that a layer norm is of)."""
+    names = [argument.name for argument in node.target._schema.arguments]
+    return tuple([1 if size == 1 else 2 for size in value] if name == "normalized_shape" else value for name, value in zip(names, node.args))
+
+
+def _goes_with(operand, result, is_one_of_several):
+    sizes, of_result = _expressions(operand), _expressions(result)
+    if not is_one_of_several:
+        return sizes == of_result
+    return len(sizes) < len(of_result) or (len(sizes) == len(of_result) and all(a in (b, 1) for a, b in zip(sizes, of_result)))
 
 
 def _expressions(tensor):

@@ -60,6 +60,18 @@ Status reserve(int descriptor, int64_t bytes, const std::string& path) {
   return ok_status();
 }
 
+// What a path names behind symbolic links, so that a link stays one and its target gets the bytes.
+Result<std::string> behind_links(std::string path) {
+  constexpr int kMostLinks = 40;  // as Linux follows
+  std::error_code error;
+  for (int i = 0; i < kMostLinks; ++i) {
+    const std::filesystem::path target = std::filesystem::read_symlink(path, error);
+    if (error) return path;  // no link
+    path = (std::filesystem::path(path).parent_path() / target).string();
+  }
+  return cannot_write(path, ELOOP);
+}
+
 }  // namespace
 
 int take_room(int descriptor, int64_t bytes) {
@@ -120,7 +132,8 @@ Result<std::string> read_file(const std::string& path, int64_t max_bytes) {
                     ", too much for a file of its kind; check the path");
 }
 
-Result<OutputFile> OutputFile::create(const std::string& path, int64_t bytes) {
+Result<OutputFile> OutputFile::create(const std::string& given, int64_t bytes) {
+  DC_ASSIGN_OR_RETURN(const std::string path, behind_links(given));
   struct stat info {};
   const bool exists = ::stat(path.c_str(), &info) == 0;
   if (exists && S_ISDIR(info.st_mode)) return cannot_write(path, EISDIR);

@@ -50,6 +50,7 @@ int take_room(int descriptor, int64_t bytes);
 class OutputFile {
  public:
   // Creates the temporary with `bytes` bytes (zeros until written; space is reserved if possible).
+  // Of a symbolic link the file is what it names: commit() replaces that, and the link stays.
   static Result<OutputFile> create(const std::string& path, int64_t bytes = 0);
   // The same under its own name from the start, for a folder that is itself a temporary: `path`
   // must not exist, nothing is removed or renamed, and there is no commit().

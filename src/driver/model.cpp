@@ -37,6 +37,7 @@ base::Result<Model> read_model(const std::string& path, const std::string& confi
   options.notes = &model.notes;
   if (!config.empty()) {
     DC_ASSIGN_OR_RETURN(options.config, base::read_train_config(config));
+    options.config_path = config;
   }
   for (const std::string& text : dims) {
     DC_ASSIGN_OR_RETURN(options.dims.emplace_back(), read_dim(text));

@@ -57,6 +57,9 @@ Result<runtime::plan::Plan> one_rank_plan(const ir::Step& step, const Target& ta
   std::erase_if(chain, [&replay](const passes::PassCall& call) {
     return call.pass->name.starts_with("fuse-") && !is_fused(replay.kernels);
   });
+  // Each update then has the check that lets it run before the norm is known.
+  if (replay.accumulation > 1)
+    chain.insert(chain.end() - 1, {passes::find_pass("overlap-update"), std::nullopt});
   CompileOptions options;
   options.passes.providers =
       replay.kernels == Kernels::Aten ? passes::Providers::Aten : passes::Providers::Native;
@@ -135,7 +138,8 @@ Result<std::vector<Kernels>> kernels_here(const Target& target,
 }
 
 // Adds the kernels of two micro-batches that one does not have: gradients are summed in f32, and
-// updates read these, as they do on several ranks. None where the sums do not fit in memory.
+// updates read these, as they do on several ranks, each behind a check of its own. None where the
+// sums do not fit in memory.
 Status add_accumulating(const ir::Step& step, const Target& target,
                         runtime::comm::ProcessGroup& job,
                         const runtime::measure::Progress& progress,

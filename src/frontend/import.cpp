@@ -65,8 +65,11 @@ Result<ir::Step> import_files(const ArchiveFiles& files, const ImportOptions& op
         "the archive does not describe an optimizer; AdamW with PyTorch's defaults is "
         "used where the configuration is silent");
   }
-  DC_ASSIGN_OR_RETURN(step.optimizer,
-                      make_optimizer(base::merge(description.training, config), step.parameters));
+  Result<ir::Optimizer> optimizer =
+      make_optimizer(base::merge(description.training, config), step.parameters);
+  if (!optimizer.ok() && !options.config_path.empty())
+    return std::move(optimizer).status().add_context("in " + options.config_path);
+  DC_ASSIGN_OR_RETURN(step.optimizer, std::move(optimizer));
   step.model_digest = model_digest(step);
   DC_ASSIGN_OR_RETURN(const auto digests, base::archive::step_digest(files.zip, {graph, &hash}));
   step.step_digest.assign(digests.begin(), digests.end());

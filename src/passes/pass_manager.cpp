@@ -11,7 +11,7 @@ using base::ErrorKind;
 using base::Result;
 using base::Status;
 
-#define DC_PASS(name, function, needs, gives, argument, conflicts, summary) \
+#define DC_PASS(name, function, needs, gives, argument, follows, conflicts, summary) \
   Result<Change> function(ir::Step&, const PassContext&);
 #include "src/passes/passes.def"
 #undef DC_PASS
@@ -19,8 +19,8 @@ using base::Status;
 namespace {
 
 constexpr Pass kPasses[] = {
-#define DC_PASS(name, function, needs, gives, argument, conflicts, summary) \
-  {name, summary, ir::Stage::needs, ir::Stage::gives, argument, conflicts, function},
+#define DC_PASS(name, function, needs, gives, argument, follows, conflicts, summary) \
+  {name, summary, ir::Stage::needs, ir::Stage::gives, argument, follows, conflicts, function},
 #include "src/passes/passes.def"
 #undef DC_PASS
 };
@@ -69,11 +69,17 @@ Status check_contracts(const Chain& chain) {
                                   std::string(chain[i - 1].pass->name) +
                                   ": each pass runs once, in the order of the list");
     }
+    const auto has = [&](std::string_view other) {
+      return std::ranges::any_of(chain,
+                                 [&](const PassCall& call) { return call.pass->name == other; });
+    };
+    const bool is_whole = chain[0].pass->needs == ir::Stage::Imported;
+    if (is_whole && !pass.follows.empty() && !has(pass.follows)) {
+      return misuse("DC2608", "pass " + std::string(pass.name) + " needs " +
+                                  std::string(pass.follows) + " before it in the chain");
+    }
     for (const std::string_view other : split(pass.conflicts)) {
-      const bool present = std::any_of(chain.begin(), chain.end(), [&](const PassCall& call) {
-        return call.pass->name == other;
-      });
-      if (present) {
+      if (has(other)) {
         return misuse("DC2609", "passes " + std::string(pass.name) + " and " + std::string(other) +
                                     " cannot be in one chain; leave one of them out");
       }

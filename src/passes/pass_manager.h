@@ -17,6 +17,7 @@ struct Pass {
   std::string_view summary;    // one line
   ir::Stage needs, gives;      // stage before and after
   std::string_view argument;   // what "name=..." means; empty: takes none
+  std::string_view follows;    // a pass that must be in the chain before it; empty: none
   std::string_view conflicts;  // comma-separated passes that cannot be in the same chain
   base::Result<Change> (*run)(ir::Step&, const PassContext&);
 };
@@ -32,8 +33,9 @@ struct PassCall {
 using Chain = std::vector<PassCall>;
 
 // "a,b=64MiB,c" to calls. Checks every contract before anything runs: names, arguments, order,
-// conflicts. Usage (64): DC2602 no such pass (with the nearest name), DC2607 argument, DC2608 order
-// or repetition, DC2609 conflict.
+// conflicts; of a chain for an imported step also that each pass has what must come before it.
+// Usage (64): DC2602 no such pass (with the nearest name), DC2607 argument, DC2608 order,
+// repetition or a pass without the one before it, DC2609 conflict.
 base::Result<Chain> parse_passes(std::string_view list);
 std::string print(const Chain& chain);  // parse_passes(print(c)) equals c
 

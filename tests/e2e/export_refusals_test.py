@@ -198,6 +198,26 @@ class WhatToDoTest(ExportTest):
         module.register_buffer("sums", sums)
         module.register_buffer("first", sums[:3])
         self.refused("share memory", module)
+
+        # Nor may one become another, or a view of it: each would follow the other from then on.
+        def becoming(place):
+            def act(m, s):
+                m.now.mul_(0.5)
+                kept = m.kept.clone()
+                place(m)
+                return s + kept * m.now
+
+            module = Scores(act)
+            module.register_buffer("now", torch.rand(3))
+            module.register_buffer("kept", torch.rand(3))
+            return module
+
+        own = "in the place of buffer kept.*clone"
+        self.refused("now itself.*" + own, becoming(lambda m: setattr(m, "kept", m.now)))
+        self.refused("now itself.*" + own, becoming(lambda m: setattr(m, "kept", m.now.view(3))))
+        self.refused("now itself.*" + own, becoming(lambda m: setattr(m.kept, "data", m.now.data)))
+        self.refused("fc.bias itself.*" + own, becoming(lambda m: setattr(m, "kept", m.fc.bias.detach())))
+        self.export(becoming(lambda m: setattr(m, "kept", m.now.clone())), score_inputs())
         self.export(with_part_of_weight(lambda w: w.clone()), score_inputs())
         # Parts of one storage that share no element, and tensors that nothing updates.
         values, columns = torch.rand(6), torch.rand(3, 2)

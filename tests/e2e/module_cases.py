@@ -253,6 +253,23 @@ class Teacher(nn.Module):
         return (self.fc(x) - target).square()
 
 
+class Delayed(nn.Module):
+    """Buffers that take each other's tensors: the latest means, the ones before, and two that change places."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(LENGTH, 4)
+        for name in ("latest", "before", "even", "odd"):
+            self.register_buffer(name, torch.rand(4))
+
+    def forward(self, x):
+        h = self.fc(x)
+        out = (h - self.latest.clone() + 2 * self.before.clone()) * self.even.clone()
+        self.before, self.latest = self.latest, h.detach().mean((0, 1))
+        self.even.data, self.odd.data = self.odd.data, self.even.data
+        return out
+
+
 class Twice(nn.Module):
     """One norm under two names, as blocks that are shared have it."""
 
@@ -402,6 +419,15 @@ class Turned(nn.Module):
 
 
 on_x("complex buffer", Turned)
+on_x("delay line of buffers", Delayed)
+for norm in (lambda: nn.BatchNorm1d(WIDTH), lambda: nn.BatchNorm1d(WIDTH).eval(), lambda: nn.LayerNorm(LENGTH), nn.LogSigmoid):
+    function(
+        f"{type(norm()).__name__}{'' if norm().training else ' in eval'} over transposed features",
+        lambda m, x, ids: m.out(m.norm(m.fc(x.transpose(1, 2)).transpose(1, 2)).transpose(1, 2)),
+        fc=lambda: nn.Linear(WIDTH, WIDTH),
+        norm=norm,
+        out=lambda: nn.Linear(WIDTH, 3),
+    )
 function("complex rotation", rotate, fc=lambda: nn.Linear(LENGTH, 6))
 
 

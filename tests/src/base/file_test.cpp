@@ -44,6 +44,23 @@ TEST_F(FileTest, WritesAndReads) {
   EXPECT_EQ(files(), 1u);  // no temporary left
 }
 
+TEST_F(FileTest, ALinkStaysAndWhatItNamesIsWritten) {
+  std::filesystem::create_directory(path("other"));
+  ASSERT_TRUE(write_file_atomically(path("other/file"), std::string_view("old")).ok());
+  std::filesystem::create_symlink("other/file", path("link"));  // relative to its own folder
+  std::filesystem::create_symlink(path("link"), path("again"));
+  std::filesystem::create_symlink("other/new", path("dangling"));
+  std::filesystem::create_symlink("loop", path("loop"));
+  ASSERT_TRUE(write_file_atomically(path("again"), std::string_view("new")).ok());
+  ASSERT_TRUE(write_file_atomically(path("dangling"), std::string_view("made")).ok());
+  EXPECT_EQ(*read_file(path("other/file")), "new");
+  EXPECT_EQ(*read_file(path("other/new")), "made");
+  for (const char* link : {"link", "again", "dangling"})
+    EXPECT_TRUE(std::filesystem::is_symlink(path(link))) << link;
+  EXPECT_EQ(write_file_atomically(path("loop"), std::string_view("x")).kind(),
+            ErrorKind::CannotWrite);
+}
+
 TEST_F(FileTest, EmptyFileMapsToNothing) {
   ASSERT_TRUE(write_file_atomically(path("empty"), std::string_view()).ok());
   auto mapped = MappedFile::open(path("empty"));
