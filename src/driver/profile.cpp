@@ -138,7 +138,7 @@ Result<std::vector<Kernels>> kernels_here(const Target& target,
 }
 
 // Adds the kernels of two micro-batches that one does not have: gradients are summed in f32, and
-// updates read these, as they do on several ranks, each behind a check of its own. None where the
+// updates read these, as they do on several ranks, each behind a separate check. None where the
 // sums do not fit in memory.
 Status add_accumulating(const ir::Step& step, const Target& target,
                         runtime::comm::ProcessGroup& job,

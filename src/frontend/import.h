@@ -18,9 +18,9 @@ struct DimSize {
 
 struct ImportOptions {
   base::TrainConfig config;                   // overrides the archive's own description
-  std::string config_path = {};               // of `config`, for errors; empty: from no file
   std::vector<std::string>* notes = nullptr;  // filled with what was assumed, one sentence each
   std::vector<DimSize> dims = {};             // every dim of an archive with dynamic shapes
+  std::string config_path = {};               // of `config`, for errors; empty: from no file
 };
 
 // The result is at stage Imported: one functional graph of forward, loss and backward of one

@@ -24,6 +24,7 @@ namespace {
 constexpr int64_t kLeastEffort = 28, kLeastOfAll = 8;
 constexpr int64_t kManyNodes = 50'000;
 constexpr int kMostEffort = 1'000'000;
+constexpr int kSmallModel = 300;   // its effort is above: what takes no time there is tried too
 constexpr int64_t kNearEnd = 101;  // per cent of the best's time
 // A search that makes all again, or nothing, ends with its starts where these take more than so
 // many per cent of the best's time.
@@ -118,6 +119,12 @@ class Search {
     found.options.budgets[ir::Space::Device] = state_.best().planned;
     if (names_best) found.named = named_.best();
     return found;
+  }
+
+  // One chain alone, planned for all of the budget.
+  Status try_alone(const Chain& chain) {
+    DC_RETURN_IF_ERROR(find_bound());
+    return state_.try_whole(chain).status();
   }
 
   const SearchState& state() const { return state_; }
@@ -359,6 +366,26 @@ Status try_one_way(const ir::Step& imported, passes::Options options, const cost
   return {};
 }
 
+// The better of `best` and what a search without a budget finds, under the budget.
+Status try_without_budget(const ir::Step& imported, const passes::Options& options,
+                          const cost::CostModel& cost, const SearchOptions& asked, int whole,
+                          Orders& orders, SearchResult& best) {
+  passes::Options within = options, without = options;
+  without.budgets[ir::Space::Device].reset();
+  DC_ASSIGN_OR_RETURN(const SearchResult free,
+                      find_in_orders(imported, without, cost, asked, whole, orders));
+  if (free.chain.empty() || free.time >= best.time) return {};
+  within.reduction_order = free.options.reduction_order;
+  Search search(imported, within, cost, asked, whole, orders[within.reduction_order]);
+  DC_RETURN_IF_ERROR(search.try_alone(free.chain));
+  if (!search.state().score().fits) return {};
+  DC_ASSIGN_OR_RETURN(SearchResult found, search.result(false));
+  found.all_named = best.all_named;
+  found.earlier = best.earlier;
+  best = joined(std::move(best), std::move(found));
+  return {};
+}
+
 // One search of at most `asked.effort`, which does what one of the effort `whole` begins with.
 Result<SearchResult> find_within(const ir::Step& imported, const passes::Options& options,
                                  const cost::CostModel& cost, const SearchOptions& asked, int whole,
@@ -371,16 +398,20 @@ Result<SearchResult> find_within(const ir::Step& imported, const passes::Options
   if (!decides || is_long || asked.effort <= kLeastOfAll || !best.fits || best.cut_short ||
       asked.first_fit)
     return best;
+  const auto note = [&best](const Status& status) {
+    if (!status.ok()) best.refused.push_back(status.code() + " " + status.sentence());
+  };
   SearchOptions of_way = asked;
   of_way.effort = of_one_way(asked.effort);
   of_way.earlier.reset();
   for (const passes::Recompute way : {passes::Recompute::Full, passes::Recompute::Off}) {
     passes::Options one_way = options;
     one_way.recompute = way;
-    const Status status =
-        try_one_way(imported, one_way, cost, of_way, of_one_way(whole), orders, best);
-    if (!status.ok()) best.refused.push_back(status.code() + " " + status.sentence());
+    note(try_one_way(imported, one_way, cost, of_way, of_one_way(whole), orders, best));
   }
+  of_way.effort = asked.effort;
+  if (asked.effort > kSmallModel)
+    note(try_without_budget(imported, options, cost, of_way, whole, orders, best));
   return best;
 }
 

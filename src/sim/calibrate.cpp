@@ -16,8 +16,8 @@ using base::Status;
 
 // If compute waits for a smaller part of a step, the time of collectives does not matter.
 constexpr double kHidden = 0.05;
-constexpr double kMost = 8;          // factor of collectives, and its inverse the least
-constexpr int kHalvings = 14;        // of the factor's logarithm: to 0.03 %
+constexpr double kMost = 64;         // factor of collectives, and its inverse the least
+constexpr int kHalvings = 15;        // of the factor's logarithm: to 0.03 %
 constexpr double kMostKernels = 64;  // as kMost, of kernels
 constexpr int kRounds = 12;          // of either factor
 constexpr double kExact = 1e-4, kNear = 1e-3, kOff = 0.01;  // parts of a time
