@@ -255,7 +255,8 @@ TEST(FindBest, StopsAtItsEffortAndRepeatsItself) {
 TEST(FindBest, MoreEffortIsNotSlower) {
   const cost::AnalyticCost fast(1), slow = std::move(links()[1]);
   struct Case {
-    int accumulation, kib;
+    int accumulation;
+    int64_t kib;
     const cost::AnalyticCost& cost;
   };
   for (const auto& [accumulation, kib, cost] :
