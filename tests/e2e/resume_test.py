@@ -174,8 +174,9 @@ class StraightTest(ResumeCase):
         end = self.state("straight")
         for step in range(1, STEPS + 1):
             name = f"from{step}"
-            self.run_to(STEPS, plan, "tiny-gpt2 dropout", 2, name, "--resume", self.path(f"straight/step-{step:08}"), weights=False)
+            result = self.run_to(STEPS, plan, "tiny-gpt2 dropout", 2, name, "--resume", self.path(f"straight/step-{step:08}"), weights=False)
             self.assert_same_state(end, self.state(name), f"from step {step}")
+            self.assertEqual("no step is left to run" in result.err, step == STEPS, result.err)
 
 
 class ReshardTest(ResumeCase):
