@@ -26,6 +26,7 @@ from .places import Places
 from .plain_calls import plain_calls
 from .recomputed import written_again
 from .recurrent import by_steps
+from .shared_memory import share_elements
 from .step import CHILD
 from .transformers_parts import traceable_parts
 
@@ -99,7 +100,7 @@ class TracedStep(torch.nn.Module):
         memory = {name: _memory(tensor) for name, tensor in held.items()}
         for name in new:
             for other in held:
-                if other != name and memory[name] is not None and memory[name] == memory[other]:
+                if other != name and memory[name] is not None and memory[name] == memory[other] and share_elements(held[name], held[other]):
                     here, there = strip(name, self._root), strip(other, self._root)
                     raise ExportError(
                         f"the forward puts {there} itself, or a view of it, in the place of buffer {here}, which would follow all its changes from then on; "

@@ -5,6 +5,7 @@ In PyTorch each of them follows the updates of the others; in an exported step e
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from .errors import ExportError
 
@@ -37,32 +38,38 @@ def names_of(tensor, found):
     return [name for name, other in found.get(tensor.untyped_storage().data_ptr(), ()) if _overlap(tensor, other)]
 
 
+def share_elements(a, b):
+    """Whether two tensors of one storage, which may be traced, share elements."""
+    with _disable_current_modes():
+        return _overlap(a, b, lambda tensor: tensor.storage_offset() * tensor.element_size())
+
+
 def _trained(tensor):
     return isinstance(tensor, torch.nn.Parameter) and tensor.requires_grad
 
 
-def _span(tensor):
+def _span(tensor, begin=torch.Tensor.data_ptr):
     reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
-    return tensor.data_ptr(), tensor.data_ptr() + (reach + 1) * tensor.element_size()
+    return begin(tensor), begin(tensor) + (reach + 1) * tensor.element_size()
 
 
-def _overlap(a, b):
-    """Whether an element of one is an element of the other."""
-    (begin, end), (other_begin, other_end) = _span(a), _span(b)
-    if end <= other_begin or other_end <= begin:
+def _overlap(a, b, begin=torch.Tensor.data_ptr):
+    """Whether an element of one is an element of the other. `begin`: where a tensor's first element lies, in bytes."""
+    (first, end), (other_first, other_end) = _span(a, begin), _span(b, begin)
+    if end <= other_first or other_end <= first:
         return False
-    if a.element_size() != b.element_size() or all(_is_dense(t) for t in (a, b)):
+    if a.element_size() != b.element_size() or all(_is_dense(t, begin) for t in (a, b)):
         return True
-    return bool(torch.isin(_addresses(a), _addresses(b)).any())
+    return bool(torch.isin(_addresses(a, begin), _addresses(b, begin)).any())
 
 
-def _is_dense(tensor):
-    begin, end = _span(tensor)
-    return end - begin == tensor.numel() * tensor.element_size()
+def _is_dense(tensor, begin):
+    first, end = _span(tensor, begin)
+    return end - first == tensor.numel() * tensor.element_size()
 
 
-def _addresses(tensor):
-    at = torch.tensor(tensor.data_ptr())
+def _addresses(tensor, begin):
+    at = torch.tensor(begin(tensor))
     for size, stride in zip(tensor.shape, tensor.stride()):
         at = at[..., None] + torch.arange(size) * (stride * tensor.element_size())
     return at.flatten()

@@ -218,6 +218,12 @@ class WhatToDoTest(ExportTest):
         self.refused("now itself.*" + own, becoming(lambda m: setattr(m.kept, "data", m.now.data)))
         self.refused("fc.bias itself.*" + own, becoming(lambda m: setattr(m, "kept", m.fc.bias.detach())))
         self.export(becoming(lambda m: setattr(m, "kept", m.now.clone())), score_inputs())
+
+        # Parts of one tensor that share no element follow nothing.
+        def parted(m):
+            m.now, m.kept = torch.stack([m.now, m.kept], 1).mul(0.5).unbind(1)
+
+        self.export(becoming(parted), score_inputs())
         self.export(with_part_of_weight(lambda w: w.clone()), score_inputs())
         # Parts of one storage that share no element, and tensors that nothing updates.
         values, columns = torch.rand(6), torch.rand(3, 2)
