@@ -81,7 +81,7 @@ if(DCC_WITH_TESTS)
 endif()
 
 # Seconds that a test may take; what takes seconds takes minutes under a sanitizer, more if other programs run.
-set(dc_test_limit 600)
+set(dc_test_limit 300)
 if(DCC_SANITIZE)
   set(dc_test_limit 1500)
 endif()
