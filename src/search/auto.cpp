@@ -352,6 +352,7 @@ Status try_one_way(const ir::Step& imported, passes::Options options, const cost
     if (hopeless) return {};
   }
   DC_RETURN_IF_ERROR(search.begin());
+  best.cut_short = best.cut_short || search.state().trials().cut_short();
   const Score& start = search.state().score();
   if (!start.fits || start.time.v / kNearOneWay > best.time.v / 100) return {};
   DC_RETURN_IF_ERROR(search.finish());
@@ -374,6 +375,9 @@ Status try_without_budget(const ir::Step& imported, const passes::Options& optio
   without.budgets[ir::Space::Device].reset();
   DC_ASSIGN_OR_RETURN(const SearchResult free,
                       find_in_orders(imported, without, cost, asked, whole, orders));
+  best.cut_short = best.cut_short || free.cut_short;
+  best.simulated += free.simulated;
+  best.spent += free.spent;
   if (free.chain.empty() || free.time >= best.time) return {};
   within.reduction_order = free.options.reduction_order;
   Search search(imported, within, cost, asked, whole, orders[within.reduction_order]);
@@ -410,7 +414,7 @@ Result<SearchResult> find_within(const ir::Step& imported, const passes::Options
     note(try_one_way(imported, one_way, cost, of_way, of_one_way(whole), orders, best));
   }
   of_way.effort = asked.effort;
-  if (asked.effort > kSmallModel)
+  if (std::min(asked.effort, default_effort(imported, options)) > kSmallModel)
     note(try_without_budget(imported, options, cost, of_way, whole, orders, best));
   return best;
 }
