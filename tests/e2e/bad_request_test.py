@@ -106,6 +106,12 @@ class BadRequestTest(jobs.JobTest):
             "-o",
             self.path("out"),
         )
+        for missing, needs, chain in (
+            ("shard-parameters", "insert-collectives", "normalize-graph,insert-collectives,add-update"),
+            ("insert-collectives", "add-update", "normalize-graph,shard-parameters=3,add-update"),
+        ):
+            chain += ",schedule,layout-arenas"
+            usage([f"{needs} needs {missing} before it"], "compile", self.model, "--world", "2", "--passes", chain, "-o", self.path("out"))
         usage(["--zero", "--chain"], "compile", self.model, "--world", "2", "--chain", "zero1", "--zero", "1", "-o", self.path("out"))
         usage(["--passes must end with layout-arenas"], "compile", self.model, "--world", "2", "--passes", "normalize-graph", "-o", self.path("out"))
         usage(["--world must be"], "compile", self.model, "--world", "0", "-o", self.path("out"))
