@@ -493,7 +493,8 @@ class Session {
     DC_ASSIGN_OR_RETURN(const std::string what, loop.culprit());
     DC_ASSIGN_OR_RETURN(const std::vector<std::string> updated, loop.updated());
     const std::string number = std::to_string(step + 1);
-    DC_RETURN_IF_ERROR(executor_->finish());
+    // A rank that ends while others are in the step would end theirs as a lost peer.
+    DC_RETURN_IF_ERROR(comm::agree(control_, executor_->finish(), "finishing its last step"));
     DC_ASSIGN_OR_RETURN(const Saved saved, saving_->finish(step, data_->position(step), updated));
     std::string sentence = what + " is not finite in step " + number + "; ";
     if (updated.empty()) {

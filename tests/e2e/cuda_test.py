@@ -273,6 +273,20 @@ class CudaTest(unittest.TestCase):
                     if isinstance(one["loss"], float):
                         self.assertAlmostEqual(one["loss"], other["loss"], delta=2e-5 * abs(one["loss"]))
 
+    def test_no_rank_ends_before_the_others_know_that_a_step_is_not_finite(self):
+        """Rank 0's GPU is slow: rank 1 knows long before."""
+        data, metrics, plan = running.fresh(".safetensors"), running.fresh(".jsonl"), running.compile_plan(self.model, 2, 2)
+        x = torch.ones(16 * 6, 12)
+        x[16 * 4 + 2, 5] = float("nan")
+        save_file({"x": x, "labels": torch.zeros(16 * 6, dtype=torch.int64)}, data)
+        rank = [os.path.join(running.BIN, "dcrun"), plan, "--weights", self.model, "--data", data, "--steps", "3", "--metrics", metrics, *CUDA]
+        command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-x", "LD_LIBRARY_PATH", "-x", "DCC_CACHE_DIR"]
+        slow, fast = (["-n", "1", "-x", f"DOUBLE_PAUSE_US={pause}", *rank] for pause in (20000, 0))
+        with self.assertRaises(running.CommandFailed) as caught:
+            running.run([*command, *slow, ":", *fast], env={**os.environ, **environment()})
+        self.assertEqual(caught.exception.code, 84, caught.exception)
+        self.assertEqual([row["step"] for row in running.read_metrics(metrics)[1]], [1, 2, 3])
+
     def test_data_that_end_a_run(self):
         """A label that there is not, in step 4: the run ends after step 3, as on the CPU, and checkpoints are those of their steps."""
         labels = torch.randint(5, (16 * 6,), generator=torch.Generator().manual_seed(1))
