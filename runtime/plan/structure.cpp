@@ -21,8 +21,6 @@ constexpr int32_t kMaxThreads = 1 << 12;
 constexpr int32_t kMaxEvents = 1 << 26;
 constexpr size_t kMaxStreams = 64;
 constexpr size_t kMaxDims = 64;
-// Far above a rank's memory; the arenas of all ranks of a host still add up in 64 bits.
-constexpr int64_t kMaxArena = int64_t{1} << 48;
 constexpr size_t kMaxSpaces = base::kSpaceNames.size();
 constexpr size_t kCollectiveKinds = base::kCollectiveKindNames.size();
 

@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "runtime/plan/structure.h"
 #include "runtime/verify/verify.h"
 #include "src/analysis/memory.h"
 #include "src/base/build_id.h"
@@ -60,6 +61,21 @@ base::Remark planned_for(const search::PlannedMemory& planned, base::Bytes budge
       ": so the addresses, which need more than the live bytes, keep the budget of " +
       base::format_bytes(budget.v);
   return remark;
+}
+
+// What no machine has, as of a mistyped --dim.
+Status check_arenas(const ir::Step& step) {
+  for (const ir::Space space : ir::kSpaces) {
+    const int64_t bytes = step.arena_bytes[space];
+    if (bytes <= runtime::plan::kMaxArena) continue;
+    return Status(ErrorKind::OutOfMemory, "DC7011",
+                  "each rank needs " + std::to_string(bytes) + " bytes (" +
+                      base::format_bytes(bytes) + ") of " + std::string(base::name(space)) +
+                      " memory and a plan has at most " +
+                      base::format_bytes(runtime::plan::kMaxArena) +
+                      "; check --dim, use more ranks or make the micro-batch smaller");
+  }
+  return {};
 }
 
 layout::Budgets without_device(layout::Budgets budgets) {
@@ -224,8 +240,12 @@ void StepCompiler::note_excess(const ir::Step& step, const layout::Budgets& budg
 }
 
 Result<Plan> StepCompiler::emit(const LoweredStep& lowered, Choice choice) {
+  DC_RETURN_IF_ERROR(check_arenas(lowered.step));
   plan::EmitOptions emit_options;
-  if (lowered.evaluation) emit_options.evaluation = &*lowered.evaluation;
+  if (lowered.evaluation) {
+    DC_RETURN_IF_ERROR(check_arenas(*lowered.evaluation));
+    emit_options.evaluation = &*lowered.evaluation;
+  }
   emit_options.device = options_.device_kind();
   emit_options.threads = options_.threads;
   emit_options.chain = options_.own_passes.empty() ? options_.chain : passes::print(choice.chain);

@@ -151,12 +151,17 @@ bool has_offloaded(const ir::Step& step) {
 struct Advice {
   std::string subject, cure;
 };
-Advice advice(const ir::Step& step, Space space) {
+Advice advice(const ir::Step& step, Space space, const Budgets& budgets) {
   if (space == Space::Device) {
+    std::string raised = "--memory";
+    for (const Space other : ir::kSpaces) {
+      if (other == Space::Device || !budgets[other]) continue;
+      raised += " or --" + std::string(base::name(other)) + "-memory";
+    }
+    const bool offloads = raised != "--memory" || has_offloaded(step);
     return {"the arena of each rank needs ",
-            std::string("raise --memory, use more ranks or a higher --zero, ") +
-                (has_offloaded(step) ? "" : "give --offload-space, ") +
-                "or make the micro-batch smaller"};
+            "raise " + raised + ", use more ranks or a higher --zero, " +
+                (offloads ? "" : "give --offload-space, ") + "or make the micro-batch smaller"};
   }
   const std::string text(base::name(space));
   const bool host = space == Space::Host;
@@ -165,12 +170,12 @@ Advice advice(const ir::Step& step, Space space) {
               (host ? "offload to disk with --offload-space disk" : "offload less")};
 }
 
-Status over_budget(const ir::Step& step, Space space, base::Bytes budget) {
+Status over_budget(const ir::Step& step, Space space, const Budgets& budgets) {
   analysis::PeakMemory peak = analysis::peak_memory(step, {}, 8, space);
   const std::string& program = step.programs[static_cast<size_t>(peak.program)].graph.name();
-  const Advice text = advice(step, space);
+  const Advice text = advice(step, space, budgets);
   std::string sentence = text.subject + std::to_string(step.arena_bytes[space]) +
-                         " bytes and the budget is " + std::to_string(budget.v) +
+                         " bytes and the budget is " + std::to_string(budgets[space]->v) +
                          "; most live at index " + std::to_string(peak.position) + " of program '" +
                          program + "' (" + peak.node + " in module '" + peak.module +
                          "'): " + text.cure;
@@ -289,7 +294,7 @@ Status allocate(ir::Step& step, const cost::CostModel& costs, const Budgets& bud
   }
   for (Space space : ir::kSpaces) {
     const std::optional<base::Bytes>& budget = budgets[space];
-    if (budget && step.arena_bytes[space] > budget->v) return over_budget(step, space, *budget);
+    if (budget && step.arena_bytes[space] > budget->v) return over_budget(step, space, budgets);
   }
   step.stage = ir::Stage::Allocated;
   return base::ok_status();

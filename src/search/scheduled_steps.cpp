@@ -176,6 +176,14 @@ Result<base::Bytes> ScheduledSteps::arena(const ir::Step& step) {
   return layout::device_arena(step, cost_, base::Bytes{0}, &known_.arenas);
 }
 
+Result<bool> ScheduledSteps::keeps_budgets_outside(const ir::Step& step) {
+  layout::Budgets outside = options_.budgets;
+  outside[ir::Space::Device].reset();
+  const bool any = std::any_of(ir::kSpaces.begin(), ir::kSpaces.end(),
+                               [&](ir::Space space) { return outside[space].has_value(); });
+  return any ? layout::fits(step, cost_, outside, &known_.arenas) : Result<bool>(true);
+}
+
 Result<std::optional<base::Bytes>> ScheduledSteps::arena_if_too_large(const ir::Step& step) {
   return layout::arena_if_too_large(step, cost_, options_.budgets, &known_.arenas);
 }

@@ -101,6 +101,9 @@ class ScheduledSteps {
   // Requests placed by all layouts so far, which passes ask for too.
   int64_t placed() const { return known_.arenas.placed(); }
 
+  // Whether what is offloaded keeps the budgets of the options.
+  base::Result<bool> keeps_budgets_outside(const ir::Step& step);
+
   // As layout::arena_if_too_large() by the budgets of the options.
   base::Result<std::optional<base::Bytes>> arena_if_too_large(const ir::Step& step);
 

@@ -73,6 +73,8 @@ const std::optional<SmallestPlan>& SmallestPlans::of(const Chain& chain) {
       // No layout has fewer bytes than are live: then none is asked for.
       const int64_t live = live_bytes(*made, cost_);
       if (live > least && (!planned || live > planned->v)) return live;
+      const base::Result<bool> keeps = steps_.keeps_budgets_outside(*made);
+      if (!keeps.ok() || !*keeps) return std::nullopt;
       const base::Result<base::Bytes> arena = steps_.arena(*made);
       if (!arena.ok()) return std::nullopt;
       least = std::min(least, arena->v);

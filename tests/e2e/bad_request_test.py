@@ -201,7 +201,8 @@ class BadRequestTest(jobs.JobTest):
 
     def test_the_least_budget_that_works_is_named(self):
         """With offloading too: the budget that the error names has a plan, and one byte less is refused with the same words."""
-        for offload in ((), ("--offload-space", "host"), ("--offload-space", "disk")):
+        host, disk = ("--offload-space", "host"), ("--offload-space", "disk")
+        for offload in ((), host, disk, (*host, "--host-memory", "4KiB"), (*host, "--host-memory", "1MiB"), (*disk, "--disk-memory", "2KiB")):
             with self.subTest(offload=offload):
                 message = self.refused(self.compile("--memory", "1KiB", *offload), 80, "budget of 1024 bytes", "at index ", "module '", "takes --memory ")
                 values = [line for line in message.splitlines()[1:] if line.startswith("  ") and ("KiB" in line or " B " in line)]
@@ -209,8 +210,19 @@ class BadRequestTest(jobs.JobTest):
                 self.assertEqual("give --offload-space" in message, not offload)
                 least = int(re.search(r"takes --memory (\d+) ", message).group(1))
                 self.assertEqual(self.compile("--memory", str(least), *offload, output="least.dcp").code, 0)
+                if len(offload) > 2:  # with little room there, less than what is found may work too
+                    self.assertIn(f"raise --memory or {offload[2]}", message)
+                    continue
                 self.refused(self.compile("--memory", str(least - 1), *offload), 80, f"takes --memory {least} ")
                 self.nothing_at("out")
+
+    def test_little_room_outside_of_the_device(self):
+        """Thousands of positions are above the budget when the host is full; before, a compile took hours here."""
+        model = os.path.join(running.ROOT, "tests", "data", "llama_8b_cuda.pt2")
+        asked = (model, "--no-cache", "--world", "8", "--search-effort", "1", "--offload-space", "host", "--host-memory", "1GiB", "-o", self.path("out.dcp"))
+        message = self.refused(jobs.dcc("compile", *asked, "--memory", "9GiB"), 80, "takes --memory ", "raise --memory or --host-memory")
+        least = int(re.search(r"takes --memory (\d+) ", message).group(1))
+        self.assertEqual(jobs.dcc("compile", *asked, "--memory", str(least)).code, 0)
 
     def test_requests_that_contradict_themselves(self):
         def refused(code, words, *options, command="compile"):

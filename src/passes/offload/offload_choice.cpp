@@ -64,6 +64,7 @@ OffloadChoice::OffloadChoice(const ir::Step& step, const PassContext& context,
     : step_(step),
       pressure_(pressure),
       candidates_(candidates),
+      without_room_(candidates.size()),
       offloads_(step.programs.size()),
       reloads_(step.programs.size()),
       target_room_(target_limit(step, context.options)) {
@@ -102,11 +103,17 @@ OffloadCandidate* OffloadChoice::best_at(schedule::MemoryPressure::Spot spot) {
   double most = 0;
   for (size_t i = 0; i < candidates_.size(); ++i) {
     OffloadCandidate& candidate = candidates_[i];
-    if (candidate.selected || !helps(candidate, spot) || !has_room_in_target(candidate)) continue;
+    if (candidate.selected || without_room_[i] || !helps(candidate, spot)) continue;
     // Most are worth too little even if they wait for no other copy.
     if (best != nullptr && worth(i, least_waiting) <= most) continue;
     const double worth_now = worth(i, waiting);
     if (best != nullptr && worth_now <= most) continue;
+    if (!has_room_in_target(candidate)) {
+      // Nor later: what is chosen takes more of it.
+      without_room_[i] = true;
+      no_longer_helps(candidate);
+      continue;
+    }
     best = &candidate;
     most = worth_now;
   }

@@ -108,6 +108,7 @@ class OffloadChoice {
   std::vector<OffloadCandidate>& candidates_;
   std::vector<double> away_;                   // by candidate: time without its bytes, in ns
   std::vector<size_t> order_;                  // of choices
+  std::vector<bool> without_room_;             // by candidate: the target space is too full for it
   std::vector<CopyQueue> offloads_, reloads_;  // by program
   int64_t target_room_;                        // for state, and for all the rest at once
   std::vector<std::vector<int64_t>> outside_;  // by program and position: of the rest
