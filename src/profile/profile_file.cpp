@@ -2,6 +2,7 @@
 
 #include <iterator>
 #include <limits>
+#include <set>
 
 #include "src/base/file.h"
 #include "src/base/json.h"
@@ -37,10 +38,14 @@ class Fields {
     return take<std::string>(key, [](const JsonValue& value) { return value.to_string(); });
   }
   int32_t count(const char* key) {
-    return static_cast<int32_t>(integer(key, std::numeric_limits<int32_t>::max()));
+    return static_cast<int32_t>(integer(key, 0, std::numeric_limits<int32_t>::max()));
   }
-  int64_t quantity(const char* key) { return integer(key, kLargest); }
-  int64_t rate(const char* key) { return integer(key, kLargestRate); }
+  // At least 1.
+  int32_t number_of(const char* key) {
+    return static_cast<int32_t>(integer(key, 1, std::numeric_limits<int32_t>::max()));
+  }
+  int64_t quantity(const char* key) { return integer(key, 0, kLargest); }
+  int64_t rate(const char* key) { return integer(key, 0, kLargestRate); }
   base::KernelSignature kernel() {
     const std::string key = text("key"), provider = text("provider");
     if (!status_.ok()) return {};
@@ -90,6 +95,17 @@ class Fields {
     }
     return level.value_or(base::CollectiveLevel::World);
   }
+  std::string collective_kind(const char* key) {
+    std::string kind = text(key);
+    const auto known =
+        base::enum_value<base::CollectiveKind>(base::kCollectiveKindNames, std::string_view(kind));
+    if (status_.ok() && (!known || !base::has_op(*known))) {
+      status_ = Status(ErrorKind::BadInput, "DC2502",
+                       "the collective '" + base::printable(kind) +
+                           "' is unknown; known are all_gather, reduce_scatter and all_reduce");
+    }
+    return kind;
+  }
   const Status& status() const { return status_; }
 
  private:
@@ -105,11 +121,13 @@ class Fields {
     return base::Space::Host;
   }
 
-  int64_t integer(const char* key, int64_t most) {
+  int64_t integer(const char* key, int64_t least, int64_t most) {
     const int64_t number =
         take<int64_t>(key, [](const JsonValue& value) { return value.to_integer(); });
-    if (status_.ok() && (number < 0 || number > most)) {
-      status_ = Status(ErrorKind::BadInput, "DC2502", std::string(key) + " is out of range");
+    if (status_.ok() && (number < least || number > most)) {
+      status_ = Status(ErrorKind::BadInput, "DC2502",
+                       std::string(key) + " is " + std::to_string(number) + "; it is " +
+                           std::to_string(least) + " to " + std::to_string(most));
     }
     return number;
   }
@@ -132,15 +150,43 @@ class Fields {
   Status status_;
 };
 
+// What a row measures: two rows of one thing contradict each other.
+std::string subject(const base::KernelSignature& signature) {
+  return std::string(base::name(signature.provider())) + ' ' +
+         std::string(base::name(signature.space())) + ' ' + signature.text();
+}
+std::string subject(const base::KernelMeasurement& row) { return subject(row.signature); }
+std::string subject(const base::AloneMeasurement& row) { return subject(row.signature); }
+std::string subject(const base::CollectiveMeasurement& row) {
+  return row.kind + " of " + std::to_string(row.bytes) + " bytes between " +
+         std::to_string(row.ranks) + " ranks (" + std::string(base::name(row.level)) + ")";
+}
+std::string subject(const base::TogetherMeasurement& row) {
+  return subject(static_cast<const base::CollectiveMeasurement&>(row)) + " with " + row.other;
+}
+std::string subject(const base::CopyMeasurement& row) {
+  return "a copy of " + std::to_string(row.bytes) + " bytes from " + row.from + " to " + row.to;
+}
+
 template <typename Row, typename Fill>
 Status read_rows(const JsonValue& document, const char* key, std::vector<Row>& rows, Fill fill) {
   DC_ASSIGN_OR_RETURN(const JsonValue* list, document.require(key));
   DC_ASSIGN_OR_RETURN(const std::vector<JsonValue>* items, list->to_array());
+  std::set<std::string> measured;
   for (const JsonValue& item : *items) {
     Fields fields(item);
     Row row;
     fill(fields, row);
-    DC_RETURN_IF_ERROR(fields.status());
+    Status status = fields.status();
+    if (status.ok() && !measured.insert(subject(row)).second) {
+      status = Status(ErrorKind::BadInput, "DC2502",
+                      base::printable(subject(row)) + " has been measured by a row before");
+    }
+    if (!status.ok()) {
+      return Status(
+          status.kind(), status.code(),
+          "row " + std::to_string(rows.size() + 1) + " of " + key + ": " + status.sentence());
+    }
     rows.push_back(std::move(row));
   }
   return {};
@@ -168,12 +214,12 @@ Status read_machine(const JsonValue& document, base::MachineIdentity& machine) {
   machine.software = fields.text("software");
   machine.communicator = fields.text("communicator");
   machine.launcher = fields.text("launcher");
-  machine.ranks = fields.count("ranks");
-  machine.threads = fields.count("threads");
+  machine.ranks = fields.number_of("ranks");
+  machine.threads = fields.number_of("threads");
   const bool names_device = row->find("device") != nullptr;  // files without it are of the CPU
   const std::string device = names_device ? fields.text("device") : "cpu";
   if (row->find("ranks_per_host") != nullptr)
-    machine.ranks_per_host = fields.count("ranks_per_host");
+    machine.ranks_per_host = fields.number_of("ranks_per_host");
   DC_RETURN_IF_ERROR(fields.status());
   if (const JsonValue* gpu = row->find("gpu")) {
     DC_RETURN_IF_ERROR(read_gpu(*gpu, machine.gpu.emplace()));
@@ -189,8 +235,8 @@ Status read_machine(const JsonValue& document, base::MachineIdentity& machine) {
 }
 
 void read_collective(Fields& fields, base::CollectiveMeasurement& row) {
-  row.kind = fields.text("kind");
-  row.ranks = fields.count("ranks");
+  row.kind = fields.collective_kind("kind");
+  row.ranks = fields.number_of("ranks");
   row.bytes = fields.quantity("bytes");
   row.timing = fields.timing();
   row.level = fields.level();
@@ -224,7 +270,7 @@ Status read_tables(const JsonValue& document, Measurements& measurements) {
     DC_RETURN_IF_ERROR(read_rows(document, "together", measurements.together,
                                  [](Fields& fields, base::TogetherMeasurement& row) {
                                    read_collective(fields, row);
-                                   row.other = fields.text("other");
+                                   row.other = fields.collective_kind("other");
                                  }));
   }
   return read_rows(document, "copies", measurements.copies,

@@ -311,6 +311,40 @@ TEST(Profile, NumbersMustBeSane) {
   }
 }
 
+TEST(Profile, RowsSayWhatIsWrongWithThem) {
+  const std::string good = to_json(sample());
+  struct Case {
+    const char *from, *to, *says;
+  };
+  for (const Case& one : std::vector<Case>{
+           {"\"kind\": \"reduce_scatter\"", "\"kind\": \"broadcast\"",
+            "row 2 of collectives: the collective 'broadcast' is unknown"},
+           {"\"other\": \"reduce_scatter\"", "\"other\": \"gather\"", "row 1 of together: "},
+           {"\"ranks\": 4", "\"ranks\": 0", "row 3 of collectives: ranks is 0; it is 1 to "},
+           {"\"ranks\": 2", "\"ranks\": 0", "ranks is 0; it is 1 to "},
+           {"\"threads\": 3", "\"threads\": 0", "threads is 0; it is 1 to "},
+           {"\"median_ns\": 1500", "\"median_ns\": -1", "row 1 of kernels: median_ns is -1; "}}) {
+    EXPECT_THAT(refusal(replaced(good, one.from, one.to)).sentence(), HasSubstr(one.says));
+  }
+}
+
+TEST(Profile, NothingIsMeasuredTwice) {
+  const auto twice = [](auto Measurements::*rows) {
+    Measurements all = sample();
+    (all.*rows).push_back((all.*rows).back());
+    return refusal(to_json(all)).sentence();
+  };
+  EXPECT_THAT(twice(&Measurements::kernels), HasSubstr("row 5 of kernels: native host "));
+  EXPECT_THAT(twice(&Measurements::alone), HasSubstr("row 2 of alone: "));
+  EXPECT_THAT(twice(&Measurements::collectives),
+              HasSubstr("row 4 of collectives: all_reduce of 64 bytes between 4 ranks (across) has "
+                        "been measured by a row before"));
+  EXPECT_THAT(twice(&Measurements::during_compute), HasSubstr("row 2 of during_compute: "));
+  EXPECT_THAT(twice(&Measurements::together), HasSubstr("row 2 of together: "));
+  EXPECT_THAT(twice(&Measurements::copies),
+              HasSubstr("a copy of 16777216 bytes from host to device"));
+}
+
 // Whatever a byte turns into, the answer is a profile or a sentence with the file's name.
 TEST(Profile, MutationsAreReadOrRefused) {
   const std::string good = to_json(sample());
