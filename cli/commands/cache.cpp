@@ -10,11 +10,11 @@
 
 namespace dc::cli {
 
-base::Result<int64_t> parse_bytes(const std::string& text) {
+base::Result<int64_t> parse_bytes(const std::string& option, const std::string& text) {
   const std::optional<int64_t> bytes = base::parse_bytes(text);
   if (bytes) return *bytes;
   return base::Status(base::ErrorKind::Usage, "DC2802",
-                      "'" + text +
+                      option + ": '" + text +
                           "' is not a number of bytes; write for example 100000000, 512MiB (of "
                           "2^20 bytes) or 20MB (of "
                           "10^6)");
@@ -76,7 +76,7 @@ base::Status run_cache_list() {
 }
 
 base::Status run_cache_collect(const CacheArguments& arguments) {
-  DC_ASSIGN_OR_RETURN(const int64_t keep, parse_bytes(arguments.keep));
+  DC_ASSIGN_OR_RETURN(const int64_t keep, parse_bytes("--keep", arguments.keep));
   DC_ASSIGN_OR_RETURN(const cache::PlanCache store, open_cache());
   DC_ASSIGN_OR_RETURN(const cache::Collected removed, store.collect(base::Bytes{keep}));
   std::string text = base::count_of(removed.plans, "plan");

@@ -123,7 +123,7 @@ base::Status run_cache_collect(const CacheArguments& arguments);
 // has none.
 void note_estimator_left_out(const runtime::plan::Plan& plan, const driver::FusedEstimate& given);
 
-// base::parse_bytes; Usage (64) for what it does not read.
-base::Result<int64_t> parse_bytes(const std::string& text);
+// base::parse_bytes; Usage (64), with the option, for what it does not read.
+base::Result<int64_t> parse_bytes(const std::string& option, const std::string& text);
 
 }  // namespace dc::cli

@@ -35,11 +35,11 @@ Status read_range(const std::string& text, driver::FrontierRequest& request) {
   }
   const std::string from = text.substr(0, colon), to = text.substr(colon + 1);
   if (!from.empty()) {
-    DC_ASSIGN_OR_RETURN(const int64_t bytes, parse_bytes(from));
+    DC_ASSIGN_OR_RETURN(const int64_t bytes, parse_bytes("--memory", from));
     request.from = base::Bytes{bytes};
   }
   if (!to.empty()) {
-    DC_ASSIGN_OR_RETURN(const int64_t bytes, parse_bytes(to));
+    DC_ASSIGN_OR_RETURN(const int64_t bytes, parse_bytes("--memory", to));
     request.to = base::Bytes{bytes};
   }
   return {};

@@ -53,7 +53,7 @@ Result<sim::WhatIf> what_if_of(const SimulateArguments& arguments, const std::ve
   sim::WhatIf what_if;
   if (!worlds.empty()) what_if.world = worlds.front();
   if (!arguments.memory.empty()) {
-    DC_ASSIGN_OR_RETURN(const int64_t bytes, parse_bytes(arguments.memory));
+    DC_ASSIGN_OR_RETURN(const int64_t bytes, parse_bytes("--memory", arguments.memory));
     what_if.memory = base::Bytes{bytes};
   }
   if (arguments.link != 0) {

@@ -135,7 +135,8 @@ MaybeClaim torchrun_claim(const Variables& variables) {
   const auto address = variables.text("MASTER_ADDR"), port = variables.text("MASTER_PORT");
   if (claim.info.world > 1 && (!address || !port)) {
     return bad(claim.text() + ", but " + (address ? "MASTER_PORT" : "MASTER_ADDR") +
-               " is not set; set it to where rank 0 runs, or start with dcrun -n");
+               " is not set; set it to where rank 0 runs, or unset RANK and WORLD_SIZE and start "
+               "with dcrun -n");
   }
   if (claim.info.world > 1 && !local_known && !is_loopback(*address)) {
     return bad(claim.text() +

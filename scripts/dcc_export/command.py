@@ -112,6 +112,8 @@ def _run(arguments):
     if not arguments.output.endswith(".pt2"):
         raise ExportError(f"-o {arguments.output}: the name must end in .pt2", errors.USAGE)
     default = presets.default_shape(arguments.preset)
+    if arguments.seq and default[1] is None:
+        raise ExportError(f"preset {arguments.preset} reads no tokens; leave --seq out", errors.USAGE)
     options = Options(
         batch=arguments.batch or default[0],
         seq=arguments.seq or default[1],

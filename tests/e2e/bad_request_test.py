@@ -116,6 +116,8 @@ class BadRequestTest(jobs.JobTest):
         usage(["--passes must end with layout-arenas"], "compile", self.model, "--world", "2", "--passes", "normalize-graph", "-o", self.path("out"))
         usage(["--world must be"], "compile", self.model, "--world", "0", "-o", self.path("out"))
         usage(["'lots' is not a number of bytes", "512MiB"], "compile", self.model, "--world", "2", "--memory", "lots", "-o", self.path("out"))
+        usage(["--memory: 'lots' is not"], "simulate", self.path("plan.dcp"), "--memory", "lots")
+        usage(["--keep: 'lots' is not"], "cache", "gc", "--keep", "lots")
         # As "$OUT" of a variable that is not set.
         usage(["--output: the value is empty"], "compile", self.model, "--world", "2", "-o", "")
         usage(["--config: the value is empty", "leave the option out"], "compile", self.model, "--world", "2", "--config", "", "-o", self.path("out"))

@@ -22,6 +22,7 @@ class CommandTest(ExportTest):
             (64, ["--preset", "mlp", "-o", self.path("model.zip")]),
             (64, ["--preset", "mlp", "--batch", "0", "-o", self.path()]),
             (64, ["--preset", "mlp", "--dropout", "0.5", "-o", self.path()]),
+            (64, ["--preset", "resnet18", "--seq", "8", "-o", self.path()]),
             (64, ["--preset", "tiny-llama", "--attention", "cuda-flash", "-o", self.path()]),
             (65, ["--preset", "tiny-gpt2", "--seq", "100", "-o", self.path()]),
             (66, ["--hf-config", self.path("none.json"), "-o", self.path()]),
