@@ -45,6 +45,7 @@ NodeId move_gathers(ir::Graph& graph, const std::vector<NodeId>& bucket, NodeId 
     if (cast.valid()) nodes.push_back(cast);
   }
   nodes.insert(nodes.end(), bucket.begin(), bucket.end());
+  while (std::ranges::find(nodes, before) != nodes.end()) before = graph.next(before);
   for (NodeId node : nodes) graph.move_before(node, before);
   return nodes[0];
 }

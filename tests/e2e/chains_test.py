@@ -102,6 +102,15 @@ def fits(chain, cell):
 
 
 @rotation.taking_turns(2)
+class FirstOperatorTest(unittest.TestCase):
+    def test_reads_several_parameters(self):
+        """A convolution with a bias: its gathers follow each other, with nothing before them that they could hide behind."""
+        for chain in NAMED:
+            with self.subTest(chain=chain):
+                done = dcc("compile", running.archive("small-vgg19"), "--world", "2", "--chain", chain, "--no-cache", "-o", running.fresh(".dcp"))
+                self.assertEqual(done.returncode, 0, done.stderr)
+
+
 class Chains(bits_case.BitsCase):
     def verify(self, chain, cell):
         subject, world, accumulation, settings, budget = cell
