@@ -175,10 +175,17 @@ Result<StepCompiler::Choice> StepCompiler::search(const passes::Options& options
                                         {effort, out_of_time_, left_out, options_.passes.memory(),
                                          first_fit, std::move(earlier)}));
   part_done("search");
-  base::Remark chosen = search::describe(found);
-  return Choice{
-      found.chain,     found.options, {std::move(chosen)},       std::move(found.refused),
-      found.cut_short, found.fits,    std::move(found.smallest), std::move(found.certificate)};
+  Choice choice{found.chain,
+                found.options,
+                {},
+                std::move(found.refused),
+                found.cut_short,
+                found.fits,
+                std::move(found.smallest),
+                std::move(found.certificate)};
+  found.chain = as_decided(found.chain);
+  choice.remarks.push_back(search::describe(found));
+  return choice;
 }
 
 Result<StepCompiler::LoweredStep> StepCompiler::lower(Choice& choice,
@@ -260,7 +267,7 @@ Result<Plan> StepCompiler::emit(const LoweredStep& lowered, Choice choice) {
   plan.options = options_.canonical();
   plan.options_digest = base::sha256_hex(plan.options);
   plan.compiler = std::string(base::build_id());
-  plan.passes = passes::print(choice.chain);
+  plan.passes = passes::print(as_decided(choice.chain));
   plan.remarks = std::move(choice.remarks);
   const search::PlannedMemory &planned = choice.options.memory(),
                               &budget = options_.passes.memory();

@@ -16,6 +16,7 @@
 #include "src/layout/allocate.h"
 #include "src/passes/pass_manager.h"
 #include "src/search/lower_plans.h"
+#include "src/search/moves.h"
 #include "src/search/smallest_chain.h"
 #include "src/search/smallest_plan.h"
 
@@ -91,6 +92,10 @@ class StepCompiler {
   base::Status add_evaluation(const passes::PassContext& context, LoweredStep& lowered);
   void note_excess(const ir::Step& step, const layout::Budgets& budgets);
   base::Result<runtime::plan::Plan> emit(const LoweredStep& lowered, Choice choice);
+  // The chain that makes the same without --recompute.
+  passes::Chain as_decided(const passes::Chain& chain) const {
+    return search::said_to_decide(chain, options_.passes.recompute);
+  }
 
   // Passes know the device.
   static CompileOptions for_passes(CompileOptions options) {

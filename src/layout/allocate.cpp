@@ -160,14 +160,16 @@ Advice advice(const ir::Step& step, Space space, const Budgets& budgets) {
     }
     const bool offloads = raised != "--memory" || has_offloaded(step);
     return {"the arena of each rank needs ",
-            "raise " + raised + ", use more ranks or a higher --zero, " +
-                (offloads ? "" : "give --offload-space, ") + "or make the micro-batch smaller"};
+            "raise " + raised + ", use more ranks or --zero 3, " +
+                (offloads ? "" : "give --offload-space (auto uses it), ") +
+                "or make the micro-batch smaller"};
   }
   const std::string text(base::name(space));
   const bool host = space == Space::Host;
   return {"what each rank offloads to " + (host ? "the " : std::string()) + text + " needs ",
           "raise --" + text + "-memory, or " +
-              (host ? "offload to disk with --offload-space disk" : "offload less")};
+              (host ? "give --offload-space disk in its place where the host updates nothing"
+                    : "offload less")};
 }
 
 Status over_budget(const ir::Step& step, Space space, const Budgets& budgets) {

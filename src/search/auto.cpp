@@ -84,6 +84,7 @@ class Search {
     const int end = parts() - kept_for_end(), otherwise = parts() / 5;
     trials().set_effort(end - otherwise);
     DC_RETURN_IF_ERROR(descent_.run());
+    DC_RETURN_IF_ERROR(use_whole_budget());
     DC_RETURN_IF_ERROR(descent_.run_otherwise(std::min(otherwise, end - trials().spent())));
     trials().set_effort(end);
     DC_RETURN_IF_ERROR(descent_.run());
@@ -224,11 +225,19 @@ class Search {
     return {};
   }
 
+  // The best may come from a chain whose addresses needed that it is planned for less.
+  Status use_whole_budget() {
+    const Candidate best = state_.best();
+    if (best.chain.empty() || !(best.planned < state_.options().memory())) return {};
+    return state_.try_whole(best.chain).status();
+  }
+
   // What memory buys by more exchanges: of the best, then of the best of each other way to use
   // memory that is near it, as few exchanges say little of what more of them find. Passes that take
   // memory as it comes plan for less.
   Status refine() {
     if (state_.best().chain.empty() || trials().is_at_bound()) return {};
+    DC_RETURN_IF_ERROR(use_whole_budget());
     const Candidate before = state_.best();
     if (!state_.decides_jointly())
       return state_.score().fits ? descent_.plan_for_less(before) : Status();
@@ -367,21 +376,13 @@ Status try_one_way(const ir::Step& imported, passes::Options options, const cost
   return {};
 }
 
-// The better of `best` and what a search without a budget finds, under the budget.
-Status try_without_budget(const ir::Step& imported, const passes::Options& options,
-                          const cost::CostModel& cost, const SearchOptions& asked, int whole,
-                          Orders& orders, SearchResult& best) {
-  passes::Options within = options, without = options;
-  without.budgets[ir::Space::Device].reset();
-  DC_ASSIGN_OR_RETURN(const SearchResult free,
-                      find_in_orders(imported, without, cost, asked, whole, orders));
-  best.cut_short = best.cut_short || free.cut_short;
-  best.simulated += free.simulated;
-  best.spent += free.spent;
-  if (free.chain.empty() || free.time >= best.time) return {};
-  within.reduction_order = free.options.reduction_order;
-  Search search(imported, within, cost, asked, whole, orders[within.reduction_order]);
-  DC_RETURN_IF_ERROR(search.try_alone(free.chain));
+// The better of `best` and another chain, in one order of reductions.
+Status try_chain(const ir::Step& imported, passes::Options options, ReductionOrder order,
+                 const Chain& chain, const cost::CostModel& cost, const SearchOptions& asked,
+                 int whole, Orders& orders, SearchResult& best) {
+  options.reduction_order = order;
+  Search search(imported, options, cost, asked, whole, orders[order]);
+  DC_RETURN_IF_ERROR(search.try_alone(chain));
   if (!search.state().score().fits) return {};
   DC_ASSIGN_OR_RETURN(SearchResult found, search.result(false));
   found.all_named = best.all_named;
@@ -390,21 +391,45 @@ Status try_without_budget(const ir::Step& imported, const passes::Options& optio
   return {};
 }
 
+// The better of `best` and what a search without a budget finds, under the budget.
+Status try_without_budget(const ir::Step& imported, const passes::Options& options,
+                          const cost::CostModel& cost, const SearchOptions& asked, int whole,
+                          Orders& orders, SearchResult& best) {
+  passes::Options without = options;
+  without.budgets[ir::Space::Device].reset();
+  DC_ASSIGN_OR_RETURN(const SearchResult free,
+                      find_in_orders(imported, without, cost, asked, whole, orders));
+  best.cut_short = best.cut_short || free.cut_short;
+  best.simulated += free.simulated;
+  best.spent += free.spent;
+  if (free.chain.empty() || free.time >= best.time) return {};
+  return try_chain(imported, options, free.options.reduction_order, free.chain, cost, asked, whole,
+                   orders, best);
+}
+
 // One search of at most `asked.effort`, which does what one of the effort `whole` begins with.
 Result<SearchResult> find_within(const ir::Step& imported, const passes::Options& options,
                                  const cost::CostModel& cost, const SearchOptions& asked, int whole,
                                  Orders& orders) {
   DC_ASSIGN_OR_RETURN(SearchResult best,
                       find_in_orders(imported, options, cost, asked, whole, orders));
-  // Of large models what leaves the device takes as long to choose as all the rest.
-  const bool is_long = any_offloads(best.chain) && asked.effort <= kLeastEffort;
   const bool decides = options.recompute == passes::Recompute::Auto && options.memory();
-  if (!decides || is_long || asked.effort <= kLeastOfAll || !best.fits || best.cut_short ||
-      asked.first_fit)
+  if (!decides || asked.effort <= kLeastOfAll || !best.fits || best.cut_short || asked.first_fit)
     return best;
   const auto note = [&best](const Status& status) {
     if (!status.ok()) best.refused.push_back(status.code() + " " + status.sentence());
   };
+  // Of large models what leaves the device takes as long to choose as all the rest: there the best
+  // alone is tried with nothing made again.
+  if (any_offloads(best.chain) && asked.effort <= kLeastEffort) {
+    SearchOptions once = asked;
+    once.effort = 1;
+    const Chain kept = said_to_decide(best.chain, passes::Recompute::Off);
+    if (kept != best.chain)
+      note(try_chain(imported, options, best.options.reduction_order, kept, cost, once, whole,
+                     orders, best));
+    return best;
+  }
   SearchOptions of_way = asked;
   of_way.effort = of_one_way(asked.effort);
   of_way.earlier.reset();

@@ -1,5 +1,6 @@
 """`dcc compile --chain auto`: never worse than a named chain, within the budget, deterministic; a cut search is not cached."""
 
+import itertools
 import os
 import shutil
 import unittest
@@ -110,6 +111,49 @@ class Auto(unittest.TestCase):
         self.assertLessEqual(some[1], middle)
         self.assertLess(off[0], some[0])
         self.assertLessEqual(some[0], full[0])
+
+    def test_passes_of_a_plan_make_it_without_the_option(self):
+        """So what starts from a plan that was compiled with --recompute starts from its decisions."""
+        archive = running.archive("tiny-llama")
+        need = report(archive, "--world", "2", "--zero", "3")[0]["memory"]["arena_bytes"]["device"]
+        for chain, way in itertools.product(("auto", "zero3", "deepcompile-offload-optimizer"), ("off", "full")):
+            with self.subTest(chain=chain, way=way):
+                room = ("--world", "2", "--memory", str(need * 11 // 10), "--offload-space", "host")
+                said, plan = report(archive, *room, "--chain", chain, "--recompute", way)
+                again, _ = report(archive, *room, "--passes", running.inspect(plan)["passes"])
+                self.assertEqual(predicted(again), predicted(said))
+
+    def test_the_best_of_a_large_model_that_offloads_is_tried_with_all_kept(self):
+        model = os.path.join(running.ROOT, "tests", "data", "llama_8b_cuda.pt2")
+        profile = os.path.join(running.ROOT, "examples", "profiles", "h200x8.json")
+        room = (model, "--profile", profile, "--world", "8", "--grad-accum", "4", "--offload-space", "host", "--memory", "6466424985")
+        auto, off = (predicted(report(*room, *options)[0]) for options in ((), ("--recompute", "off")))
+        self.assertLessEqual(auto, off * 1.001)
+
+    def test_a_chain_that_was_planned_for_less_is_tried_with_all_of_the_budget(self):
+        """A tiny budget, of which only the smallest plan is a start."""
+        model = running.archive("tiny-llama", "--dynamic", "batch")
+        profile = os.path.join(running.ROOT, "examples", "profiles", "gtx1080ti-x12.json")
+        config = running.train_config(clip_norm=1.0)
+        room = (
+            "--profile",
+            profile,
+            "--dim",
+            "batch=4",
+            "--world",
+            "8",
+            "--grad-accum",
+            "4",
+            "--config",
+            config,
+            "--offload-space",
+            "host",
+            "--memory",
+            "620276",
+        )
+        auto, plan = report(model, *room)
+        again, _ = report(model, *room, "--reduction-order", "per-micro-batch", "--passes", running.inspect(plan)["passes"])
+        self.assertLessEqual(predicted(auto), predicted(again) * 1.001)
 
     def test_what_does_not_fit_is_said_by_the_layout(self):
         archive = running.archive("tiny-llama")
