@@ -201,7 +201,7 @@ Result<runtime::train::Outcome> run_rank(const cli::DcrunOptions& options,
       [&] { return runtime::train::train(ready->loaded, *job, launch, ready->options); });
   if (outcome.ok() && outcome->recording) {
     status = cli::record_profile(options.record_profile, options.offload_dir, ready->loaded,
-                                 *outcome->recording, *job, launch);
+                                 *outcome, *job, launch);
     if (!status.ok()) outcome = std::move(status);
   }
   if (!outcome.ok()) job->leave(outcome.status());  // peers that wait for this rank hear why

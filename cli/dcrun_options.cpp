@@ -153,7 +153,7 @@ Status check_complete(const DcrunOptions& options) {
   if (options.data.empty()) return usage("no --data; give a token file, or synthetic");
   DC_RETURN_IF_ERROR(check_saving(options));
   DC_RETURN_IF_ERROR(check_evaluation(options));
-  constexpr int kFewest = runtime::measure::kRecordedWarmup + runtime::measure::kRecordedSteps;
+  constexpr int kFewest = runtime::measure::kFewestSteps;
   if (!options.record_profile.empty() && options.steps < kFewest) {
     return usage("--record-profile needs at least " + std::to_string(kFewest) + " steps, " +
                  std::to_string(runtime::measure::kRecordedWarmup) +

@@ -7,6 +7,7 @@
 
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/hosts.h"
+#include "runtime/exec/trace.h"
 #include "runtime/measure/machine.h"
 #include "runtime/measure/measure.h"
 #include "runtime/measure/recorded.h"
@@ -63,12 +64,25 @@ void print(const std::string& path, const runtime::plan::Plan& plan,
   if (!recorded.collectives.empty()) print_row("collectives", deviations.collectives, true);
 }
 
-}  // namespace
+// Why a run of so few steps makes no profile, and what would.
+void print_none(const std::string& path, const runtime::train::Outcome& outcome) {
+  const std::string fewest = std::to_string(runtime::measure::kFewestSteps);
+  const std::string made = base::count_of(outcome.steps - outcome.begun, "step");
+  const std::string text =
+      "no profile was written to " + path + ": this run " +
+      (outcome.stopped ? "was stopped after " + made : "had " + made + " left to make") +
+      ", and a profile takes " + fewest + ", " + std::to_string(runtime::measure::kRecordedWarmup) +
+      " of them to warm up; " +
+      (outcome.stopped
+           ? "let the next run make as many"
+           : "give --steps " + std::to_string(outcome.begun + runtime::measure::kFewestSteps) +
+                 " or more to have one from where this run began");
+  std::fprintf(stderr, "dcrun: note: %s\n", base::printable(text).c_str());
+}
 
-Status record_profile(const std::string& path, const std::string& offload_dir,
-                      const runtime::plan::Loaded& loaded,
-                      const runtime::exec::TraceRecorder& recording,
-                      runtime::comm::ProcessGroup& job, const runtime::comm::LaunchInfo& launch) {
+Status record(const std::string& path, const std::string& offload_dir,
+              const runtime::plan::Loaded& loaded, const runtime::exec::TraceRecorder& recording,
+              runtime::comm::ProcessGroup& job, const runtime::comm::LaunchInfo& launch) {
   const runtime::plan::Plan& plan = loaded.plan;
   runtime::comm::Communicator& control = job.control();
   DC_ASSIGN_OR_RETURN(const runtime::measure::Recorded recorded,
@@ -85,6 +99,21 @@ Status record_profile(const std::string& path, const std::string& offload_dir,
   DC_RETURN_IF_ERROR(runtime::comm::agree(control, std::move(written), "writing the profile"));
   if (launch.rank == 0) print(path, plan, recorded);
   return {};
+}
+
+}  // namespace
+
+Status record_profile(const std::string& path, const std::string& offload_dir,
+                      const runtime::plan::Loaded& loaded, const runtime::train::Outcome& outcome,
+                      runtime::comm::ProcessGroup& job, const runtime::comm::LaunchInfo& launch) {
+  if (outcome.steps - outcome.begun < runtime::measure::kFewestSteps) {
+    if (launch.rank == 0) print_none(path, outcome);
+    return {};
+  }
+  Status status = record(path, offload_dir, loaded, *outcome.recording, job, launch);
+  return std::move(status).add_context(
+      std::string(outcome.stopped ? "the run was stopped on request" : "the run had ended") +
+      " after step " + std::to_string(outcome.steps) + outcome.saved);
 }
 
 }  // namespace dc::cli

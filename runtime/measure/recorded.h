@@ -16,6 +16,7 @@ namespace dc::runtime::measure {
 
 inline constexpr int kRecordedWarmup = 2;  // steps that are not counted
 inline constexpr int kRecordedSteps = 3;   // the fewest that make a profile
+inline constexpr int kFewestSteps = kRecordedWarmup + kRecordedSteps;  // that a run must make
 
 struct Recorded {
   int32_t steps = 0;     // counted

@@ -206,9 +206,8 @@ class Session {
         outside_, memory::OffloadMemory::create(plan_, rank, options_.offload_dir, job_.device()));
     if (rank != 0) return base::ok_status();
     if (!options_.dump_gradients.empty()) {
-      if (!std::filesystem::exists(options_.dump_gradients)) {
-        made_.push_back(options_.dump_gradients);
-      }
+      makes_dump_folder_ = !std::filesystem::exists(options_.dump_gradients);
+      if (makes_dump_folder_) made_.push_back(options_.dump_gradients);
       DC_RETURN_IF_ERROR(prepare_folder(options_.dump_gradients));
     }
     if (!options_.trace.empty()) DC_RETURN_IF_ERROR(prepare_file(options_.trace));
@@ -298,7 +297,7 @@ class Session {
 
   Result<Outcome> train(Loop& loop) {
     Outcome outcome;
-    outcome.steps = start_.step;
+    outcome.begun = outcome.steps = start_.step;
     DC_ASSIGN_OR_RETURN(outcome.stopped, comm::any_rank(control_, stop_requested()));
     sent_before_ = executor_->traffic();
     waited_before_ns_ = executor_->waited_ns();
@@ -318,6 +317,7 @@ class Session {
         DC_RETURN_IF_ERROR(saving_->after_step(outcome.steps, data_->position(outcome.steps)));
       }
     }
+    drop_unused_dump();
     DC_RETURN_IF_ERROR(report_hosts(outcome.steps));
     report_.finish();
     DC_ASSIGN_OR_RETURN(const Saved saved,
@@ -339,6 +339,15 @@ class Session {
     if (options_.record) outcome.recording = trace_;
     outcome.saved = saved.sentence;
     return outcome;
+  }
+
+  // Where no step was made there are no gradients: neither a file nor the folder that was made for
+  // it stays.
+  void drop_unused_dump() {
+    if (!dump_) return;
+    dump_.reset();
+    std::error_code ignored;
+    if (makes_dump_folder_) std::filesystem::remove(options_.dump_gradients, ignored);
   }
 
   Result<StepResult> one_step(Loop& loop, int64_t step) {
@@ -527,7 +536,8 @@ class Session {
   memory::OffloadMemory outside_;
   std::shared_ptr<exec::TraceRecorder> trace_;
   std::unique_ptr<exec::Executor> executor_;
-  std::unique_ptr<GradientDump> dump_;
+  std::unique_ptr<GradientDump> dump_;  // until the first step is made
+  bool makes_dump_folder_ = false;      // rank 0
   std::unique_ptr<Metrics> metrics_;
   std::unique_ptr<Saving> saving_;
   // Up to the end of the last step's account: streams work on between steps.

@@ -45,6 +45,7 @@ struct TrainOptions {
 };
 
 struct Outcome {
+  int64_t begun = 0;     // updates that the resumed checkpoint had
   int64_t steps = 0;     // updates done in all
   std::string saved;     // what became of the state, as a clause; empty without --save
   bool stopped = false;  // a signal asked for it

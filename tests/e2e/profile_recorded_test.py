@@ -1,4 +1,4 @@
-"""Profiles recorded from runs: bias and residual, calibration, what changes when a plan is compiled again.
+"""Profiles recorded from runs: bias and residual, calibration, runs that end too early for one, what changes when a plan is compiled again.
 
 build/venv/bin/python tests/e2e/profile_recorded_test.py
 """
@@ -8,8 +8,11 @@ import copy
 import json
 import os
 import re
+import shutil
+import signal
 import unittest
 
+import jobs
 import rotation
 import running
 from profile_case import DCC, dcc, profile, report, written
@@ -130,6 +133,68 @@ class Recorded(unittest.TestCase):
             self.assertFalse(os.path.exists(output))
         said = self.calibrate(self.plan, self.path, "/nowhere/p.json")
         self.assertEqual(said.returncode, 73, said.stderr)
+
+
+class Ends(jobs.JobTest):
+    """--record-profile changes no end of a run: where too few steps were made a note says that there is no profile."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.model = running.archive("mlp")
+        cls.plan = running.compile_plan(cls.model, 2, 2)
+
+    def arguments(self, steps, *options, profile="p.json"):
+        source = ("--weights", self.model, "--data", "synthetic:1", "--save", self.path("run"), "--resume", "latest")
+        return [self.plan, *source, "--steps", str(steps), "--record-profile", self.path(profile), *options]
+
+    def train(self, steps, *options):
+        return jobs.dcrun("-n", "2", *self.arguments(steps, *options))
+
+    def stop(self, job):
+        job.process.send_signal(signal.SIGTERM)
+        result = job.finish()
+        self.assertTrue(os.path.isdir(self.path("run")), result.err)
+        [name] = os.listdir(self.path("run"))
+        step = int(name.removeprefix("step-"))
+        return result, f"after step {step}", f"and the state after step {step} is in {self.path('run')}/step-{step:08}"
+
+    def no_profile(self, result, words):
+        notes = [line for line in result.err.splitlines() if line.startswith("dcrun: note: no profile was written to " + self.path("p.json"))]
+        self.assertEqual(len(notes), 1, result.err)
+        self.assertIn(words, notes[0])
+        self.assertNotIn("error[", result.err)
+        self.nothing_at("p.json")
+
+    def test_too_few_steps_left(self):
+        self.assertEqual(self.train(4).code, 64)  # those of a job that is begun are counted before it
+        self.assertEqual(self.train(6).code, 0)
+        os.remove(self.path("p.json"))
+        result = self.train(8)
+        self.assertEqual(result.code, 0, result.err)
+        self.no_profile(result, "this run had 2 steps left to make, and a profile takes 5, 2 of them to warm up; give --steps 11 or more")
+        self.assertEqual(sorted(os.listdir(self.path("run"))), ["step-00000006", "step-00000008"])
+        result = self.train(8)
+        self.assertEqual(result.code, 0, result.err)
+        self.assertIn("no step is left to run", result.err)
+        self.no_profile(result, "this run had 0 steps left to make, and a profile takes 5, 2 of them to warm up; give --steps 13 or more")
+        self.assertEqual(self.train(13).code, 0)
+        self.assertTrue(os.path.exists(self.path("p.json")))
+
+    def test_stopped_at_once(self):
+        job = self.start("dcrun", 2, self.arguments(1000000))
+        job.await_launcher()
+        result, _, saved = self.stop(job)
+        self.assertEqual(result.code, 75, result.err)
+        self.assertIn("(exit 75), " + saved, result.of_rank(0))
+        self.no_profile(result, "this run was stopped after ")
+
+    def test_a_profile_that_cannot_be_written(self):
+        os.mkdir(self.path("gone"))
+        job = self.start("dcrun", 2, self.arguments(1000000, profile="gone/p.json"))
+        job.await_steps(5)
+        shutil.rmtree(self.path("gone"))
+        result, step, saved = self.stop(job)
+        self.refused(result, 73, "gone/p.json", f"the run was stopped on request {step}, {saved}")
 
 
 @rotation.taking_turns(2)

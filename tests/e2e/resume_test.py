@@ -402,6 +402,19 @@ class TroubleTest(ResumeCase):
         self.assertEqual(result.code, 0, result.err)
         self.assertNotIn("step 4 loss", result.out)
 
+    def test_gradients_are_those_of_the_first_step_made(self):
+        """Of no step: there is no folder, unless it was there before."""
+        other = self.path("other")
+        self.run_to(6, self.plan, "mlp", 2, "straight")
+        for steps, folder in ((6, self.path("of5")), (4, self.path("none")), (4, other)):
+            os.makedirs(other, exist_ok=True)
+            result = self.resume("--resume", self.path("saved/step-00000004"), "--dump-gradients", folder, steps=steps)
+            self.assertEqual(result.code, 0, result.err)
+        norm = sum(float((g.double() ** 2).sum()) for g in load_file(self.path("of5/gradients.safetensors")).values()) ** 0.5
+        self.assertAlmostEqual(norm / self.numbers("straight")[4][3], 1, places=5)
+        self.nothing_at("none")
+        self.assertEqual(os.listdir(other), [])
+
     def test_a_full_disk(self):
         """Training goes on beyond saves that fail; the last one ends the run with 74, and what was saved before still loads."""
         disk = self.mounted("small", "300k")
