@@ -7,6 +7,7 @@ namespace dc::schedule {
 namespace {
 
 constexpr size_t kBits = 64;  // of a word of OneProgram::over
+constexpr int64_t kGivenUp = int64_t{1} << 60;
 
 }  // namespace
 
@@ -18,7 +19,7 @@ MemoryPressure::MemoryPressure(const ir::Step& step, const cost::CostModel& cost
     one.axis = std::make_shared<const TimeAxis>(step, program.graph, cost);
     one.bytes = one.axis->bytes;
     const size_t count = one.bytes.size();
-    one.given_up.resize(count);
+    one.discount.resize(count);
     one.over.resize(count / kBits + 1);
   }
 }
@@ -48,15 +49,17 @@ std::optional<MemoryPressure::Spot> MemoryPressure::survey() {
     for (size_t word = 0; word < one.over.size(); ++word) {
       const size_t begin = word * kBits, end = std::min(count, begin + kBits);
       uint64_t over = 0;
-      for (size_t i = begin; i < end; ++i)
+      int64_t counted = INT64_MIN;
+      for (size_t i = begin; i < end; ++i) {
         over |= static_cast<uint64_t>(one.bytes[i] > limit) << (i - begin);
-      one.over[word] = over;
-      for (; over != 0; over &= over - 1) {
-        const size_t i = begin + static_cast<size_t>(std::countr_zero(over));
-        if (one.bytes[i] <= most || one.given_up[i]) continue;
-        most = one.bytes[i];
-        found = {static_cast<int>(p), static_cast<int32_t>(i)};
+        counted = std::max(counted, one.bytes[i] - one.discount[i]);
       }
+      one.over[word] = over;
+      if (counted <= most) continue;
+      most = counted;
+      size_t i = begin;
+      while (one.bytes[i] - one.discount[i] != counted) ++i;
+      found = {static_cast<int>(p), static_cast<int32_t>(i)};
     }
   }
   return found;
@@ -64,7 +67,8 @@ std::optional<MemoryPressure::Spot> MemoryPressure::survey() {
 
 std::optional<MemoryPressure::Spot> MemoryPressure::give_up(Spot spot) {
   if (above_.empty()) find_above();
-  programs_[static_cast<size_t>(spot.program)].given_up[static_cast<size_t>(spot.position)] = true;
+  programs_[static_cast<size_t>(spot.program)].discount[static_cast<size_t>(spot.position)] =
+      kGivenUp;
   has_given_up_ = true;
   std::pop_heap(above_.begin(), above_.end());
   above_.pop_back();
@@ -76,7 +80,7 @@ void MemoryPressure::find_above() {
   for (size_t p = 0; p < programs_.size(); ++p) {
     const OneProgram& one = programs_[p];
     for (size_t i = 0; i < one.bytes.size(); ++i) {
-      if (one.bytes[i] > limit && !one.given_up[i])
+      if (one.bytes[i] > limit && one.discount[i] == 0)
         above_.push_back({one.bytes[i], {static_cast<int>(p), static_cast<int32_t>(i)}});
     }
   }

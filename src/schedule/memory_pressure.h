@@ -62,7 +62,8 @@ class MemoryPressure {
   struct OneProgram {
     std::shared_ptr<const TimeAxis> axis;
     std::vector<int64_t> bytes;  // by position: of transients and scratch on the device
-    std::vector<bool> given_up;  // by position
+    // By position: more than any number of bytes where it is given up, else 0.
+    std::vector<int64_t> discount;
     std::vector<uint64_t> over;  // by position, a bit each: above the budget at the last survey
   };
   // A position above the limit that has not been given up, by bytes, then program and position.
