@@ -175,17 +175,11 @@ Result<StepCompiler::Choice> StepCompiler::search(const passes::Options& options
                                         {effort, out_of_time_, left_out, options_.passes.memory(),
                                          first_fit, std::move(earlier)}));
   part_done("search");
-  Choice choice{found.chain,
-                found.options,
-                {},
-                std::move(found.refused),
-                found.cut_short,
-                found.fits,
-                std::move(found.smallest),
-                std::move(found.certificate)};
-  found.chain = as_decided(found.chain);
-  choice.remarks.push_back(search::describe(found));
-  return choice;
+  passes::Chain chain = std::exchange(found.chain, as_decided(found.chain));
+  base::Remark chosen = search::describe(found);
+  return Choice{
+      std::move(chain), found.options, {std::move(chosen)},       std::move(found.refused),
+      found.cut_short,  found.fits,    std::move(found.smallest), std::move(found.certificate)};
 }
 
 Result<StepCompiler::LoweredStep> StepCompiler::lower(Choice& choice,
