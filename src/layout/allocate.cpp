@@ -311,6 +311,8 @@ base::Result<base::Bytes> device_arena(const ir::Step& step, const cost::CostMod
 
 base::Result<bool> fits(const ir::Step& step, const cost::CostModel& costs, const Budgets& budgets,
                         KnownArenas* known) {
+  const auto has_budget = [&](Space space) { return budgets[space].has_value(); };
+  if (std::ranges::none_of(ir::kSpaces, has_budget)) return true;
   const std::vector<analysis::Liveness> lives = liveness_of(step);
   for (Space space : ir::kSpaces) {
     DC_ASSIGN_OR_RETURN(const Fit fit, fit_of(step, lives, space, costs, budgets[space], known));

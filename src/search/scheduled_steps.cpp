@@ -179,9 +179,7 @@ Result<base::Bytes> ScheduledSteps::arena(const ir::Step& step) {
 Result<bool> ScheduledSteps::keeps_budgets_outside(const ir::Step& step) {
   layout::Budgets outside = options_.budgets;
   outside[ir::Space::Device].reset();
-  const bool any = std::any_of(ir::kSpaces.begin(), ir::kSpaces.end(),
-                               [&](ir::Space space) { return outside[space].has_value(); });
-  return any ? layout::fits(step, cost_, outside, &known_.arenas) : Result<bool>(true);
+  return layout::fits(step, cost_, outside, &known_.arenas);
 }
 
 Result<std::optional<base::Bytes>> ScheduledSteps::arena_if_too_large(const ir::Step& step) {
