@@ -25,10 +25,14 @@ constexpr int64_t kSmallest = 4096;
 constexpr int64_t kFactor = 4;
 constexpr int kWarmup = 2;
 
-// Fewer repeats where one takes longer: about 64 MiB per size.
-int repeats_of(int64_t bytes) {
-  const int64_t repeats = (int64_t{64} << 20) / bytes;
-  return static_cast<int>(std::clamp<int64_t>(repeats, 5, 50));
+// Fewer repeats where one takes longer: about 64 MiB per size, but no more of a slow link's time
+// than kEnoughNs.
+constexpr int64_t kEnoughNs = 2'000'000'000;
+constexpr int kLeastRepeats = 3;
+int repeats_of(int64_t bytes, int64_t time_ns) {
+  const int64_t repeats = std::clamp<int64_t>((int64_t{64} << 20) / bytes, 5, 50);
+  return static_cast<int>(std::min(
+      repeats, std::max<int64_t>(kEnoughNs / std::max<int64_t>(time_ns, 1), kLeastRepeats)));
 }
 
 struct Sweep {
@@ -97,18 +101,13 @@ class Sweeper {
 
   // One after the other, all ranks beginning together, as long as each takes the stream; the
   // slowest rank's.
-  Result<base::Timing> time(const Sweep& sweep, const comm::CollectiveBuffer& buffer, int repeats) {
-    std::vector<int64_t> samples;
-    for (int i = 0; i < kWarmup + repeats; ++i) {
-      DC_RETURN_IF_ERROR(begin_together());
-      stream_->write_timestamp(*begin_);
-      DC_RETURN_IF_ERROR((*current_->communicator.*sweep.run)({&buffer, 1}, *stream_));
-      stream_->write_timestamp(*end_);
-      DC_RETURN_IF_ERROR(finish());
-      DC_ASSIGN_OR_RETURN(const int64_t time, end_->since(*begin_));
-      if (i >= kWarmup) samples.push_back(std::max<int64_t>(time, 1));
-    }
-    return slowest(summarize(samples));
+  Result<base::Timing> time(const Sweep& sweep, const comm::CollectiveBuffer& buffer,
+                            int64_t bytes) {
+    DC_ASSIGN_OR_RETURN(const auto warm, samples(sweep, buffer, kWarmup));
+    DC_ASSIGN_OR_RETURN(const base::Timing one, slowest(summarize(warm)));
+    DC_ASSIGN_OR_RETURN(const auto found,
+                        samples(sweep, buffer, repeats_of(bytes, one.median_ns)));
+    return slowest(summarize(found));
   }
 
   // Compute alone, then while every rank runs the collective `repeats` times without a pause.
@@ -188,6 +187,21 @@ class Sweeper {
     return buffer;
   }
 
+  Result<std::vector<int64_t>> samples(const Sweep& sweep, const comm::CollectiveBuffer& buffer,
+                                       int count) {
+    std::vector<int64_t> found;
+    for (int i = 0; i < count; ++i) {
+      DC_RETURN_IF_ERROR(begin_together());
+      stream_->write_timestamp(*begin_);
+      DC_RETURN_IF_ERROR((*current_->communicator.*sweep.run)({&buffer, 1}, *stream_));
+      stream_->write_timestamp(*end_);
+      DC_RETURN_IF_ERROR(finish());
+      DC_ASSIGN_OR_RETURN(const int64_t time, end_->since(*begin_));
+      found.push_back(std::max<int64_t>(time, 1));
+    }
+    return found;
+  }
+
   // About as long for both kinds. All ranks have the same figures of what it takes alone.
   int64_t repeats_together(const CollectiveSweep& sweep, const char* kind, int64_t bytes) const {
     for (const base::CollectiveMeasurement& row : sweep.alone) {
@@ -253,7 +267,8 @@ class Sweeper {
 };
 
 // Every row's times first, then all rows in turn kWindows times for what compute loses: so what
-// disturbs the machine for some seconds is in a few of a row's windows only.
+// disturbs the machine for some seconds is in a few of a row's windows only. A row whose windows
+// are long has fewer.
 Status next_to_compute(Sweeper& sweeper, Busy& busy, const Progress& progress,
                        std::vector<base::DuringComputeMeasurement>& rows) {
   device::prefer_short_slices();  // as the stream that carries collectives in a step
@@ -261,24 +276,26 @@ Status next_to_compute(Sweeper& sweeper, Busy& busy, const Progress& progress,
   const auto note_progress = [&] {
     progress((1 + sweeper.part(++visited) / (1 + kWindows)) / 2, "collectives");
   };
-  DC_RETURN_IF_ERROR(sweeper.run([&](const Sweep& sweep, const comm::CollectiveBuffer& buffer,
-                                     int64_t bytes) -> Status {
-    DC_ASSIGN_OR_RETURN(const base::Timing timing, sweeper.time(sweep, buffer, repeats_of(bytes)));
-    rows.push_back({{sweep.kind, sweeper.ranks(), bytes, timing, sweeper.level()}});
-    note_progress();
-    return {};
-  }));
+  DC_RETURN_IF_ERROR(sweeper.run(
+      [&](const Sweep& sweep, const comm::CollectiveBuffer& buffer, int64_t bytes) -> Status {
+        DC_ASSIGN_OR_RETURN(const base::Timing timing, sweeper.time(sweep, buffer, bytes));
+        rows.push_back({{sweep.kind, sweeper.ranks(), bytes, timing, sweeper.level()}});
+        note_progress();
+        return {};
+      }));
   std::vector<std::vector<Window>> windows(rows.size());
   for (int turn = 0; turn < kWindows; ++turn) {
     size_t row = 0;
     DC_RETURN_IF_ERROR(sweeper.run(
         [&](const Sweep& sweep, const comm::CollectiveBuffer& buffer, int64_t /*bytes*/) -> Status {
-          const int64_t time = std::max<int64_t>(rows[row].timing.median_ns, 1);
+          const size_t here = row++;
+          note_progress();
+          const int64_t time = std::max<int64_t>(rows[here].timing.median_ns, 1);
+          if (turn * time >= kEnoughNs) return {};
           DC_ASSIGN_OR_RETURN(
               const Window window,
               sweeper.window(sweep, buffer, std::clamp<int64_t>(kLongNs / time, 1, 5000), busy));
-          windows[row++].push_back(window);
-          note_progress();
+          windows[here].push_back(window);
           return {};
         }));
   }
@@ -298,7 +315,7 @@ Result<CollectiveSweep> measure_collectives(comm::ProcessGroup& job, int64_t lar
   CollectiveSweep all;
   const auto alone = [&](const Sweep& sweep, const comm::CollectiveBuffer& buffer,
                          int64_t bytes) -> Status {
-    DC_ASSIGN_OR_RETURN(const base::Timing timing, sweeper->time(sweep, buffer, repeats_of(bytes)));
+    DC_ASSIGN_OR_RETURN(const base::Timing timing, sweeper->time(sweep, buffer, bytes));
     all.alone.push_back({sweep.kind, sweeper->ranks(), bytes, timing, sweeper->level()});
     progress(sweeper->part(all.alone.size()) / 2, "collectives");
     return {};
