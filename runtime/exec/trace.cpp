@@ -52,9 +52,10 @@ int64_t written_bytes(const plan::Plan& plan, const plan::Instruction& instructi
   return bytes;
 }
 
-TraceRecorder::TraceRecorder(const plan::Plan& plan, int rank, size_t capacity)
+TraceRecorder::TraceRecorder(const plan::Plan& plan, int rank, size_t capacity, Outside outside)
     : plan_(plan),
       rank_(rank),
+      outside_(outside),
       runs_(plan.programs.size()),
       rings_(std::max<size_t>(plan.streams.size(), 1)) {
   for (Ring& ring : rings_) ring.records.resize(std::max<size_t>(capacity, 1));
@@ -78,6 +79,10 @@ int64_t TraceRecorder::now() {
 void TraceRecorder::record(int32_t stream, int32_t program, int32_t instruction, uint32_t epoch,
                            int64_t begin_ns, int64_t end_ns) {
   Ring& ring = rings_[static_cast<size_t>(stream)];
+  if (outside_ == Outside::Begin && ring.count > 0 && is_outside(program)) {
+    const Record& last = ring.records[(ring.count - 1) % ring.records.size()];
+    if (is_outside(last.program)) return;
+  }
   ring.records[ring.count % ring.records.size()] = {program, instruction, epoch, begin_ns, end_ns};
   ++ring.count;
 }

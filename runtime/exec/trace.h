@@ -24,8 +24,11 @@ struct TraceEvent {
 
 class TraceRecorder {
  public:
+  // What is kept of programs outside of the steps: all, or on each stream where they begin only,
+  // so that they take no step's place.
+  enum class Outside : uint8_t { All, Begin };
   // Keeps the newest `capacity` records of each stream; memory is allocated here and never again.
-  TraceRecorder(const plan::Plan& plan, int rank, size_t capacity);
+  TraceRecorder(const plan::Plan& plan, int rank, size_t capacity, Outside outside = Outside::All);
 
   static int64_t now();  // nanoseconds of the monotonic clock, comparable between ranks of a host
   // Called by the one thread of `stream`. `epoch` counts the runs of the program, 1 for the first.
@@ -50,6 +53,7 @@ class TraceRecorder {
     std::vector<Record> records;
     uint64_t count = 0;  // ever recorded
   };
+  bool is_outside(int32_t program) const { return runs_[static_cast<size_t>(program)].empty(); }
   void write_names(std::FILE* file, bool first) const;
   TraceEvent event(size_t stream, const Record& record) const;
   void write_event(std::FILE* file, const TraceEvent& event) const;
@@ -58,6 +62,7 @@ class TraceRecorder {
 
   const plan::Plan& plan_;
   int rank_;
+  Outside outside_;
   std::vector<std::vector<int32_t>> runs_;    // by program: its places among the runs of a step
   std::vector<std::vector<int32_t>> causes_;  // by program and instruction: what a wait waits for
   std::vector<Ring> rings_;                   // by stream

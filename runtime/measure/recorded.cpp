@@ -178,13 +178,10 @@ Result<Recorded> measure_recorded(const plan::Plan& plan, const exec::TraceRecor
   const OwnSamples own = sort_samples(plan, trace);
   DC_ASSIGN_OR_RETURN(const int32_t steps, fewest(own.steps.size(), control));
   if (steps < kRecordedSteps) {
-    return Status(
-        base::ErrorKind::Unavailable, "DC6504",
-        "only " + std::to_string(steps) + " steps were measured after " +
-            std::to_string(kRecordedWarmup) + " to warm up, and a profile needs " +
-            std::to_string(kRecordedSteps) +
-            "; let it run longer, or without --eval-every, whose records take the place of "
-            "the steps'");
+    return Status(base::ErrorKind::Unavailable, "DC6504",
+                  "only " + std::to_string(steps) + " steps were measured after " +
+                      std::to_string(kRecordedWarmup) + " to warm up, and a profile needs " +
+                      std::to_string(kRecordedSteps) + "; let it run longer");
   }
   std::vector<Timing> rows{summarize(own.steps), summarize(own.compute)};
   for (const auto& program : own.instructions) {

@@ -239,7 +239,10 @@ class Session {
     options.graphs = options_.graphs;
     options.outside = &outside_;
     if (!options_.trace.empty() || options_.record) {
-      trace_ = std::make_shared<exec::TraceRecorder>(plan_, control_.rank().v, trace_capacity());
+      using Outside = exec::TraceRecorder::Outside;
+      trace_ =
+          std::make_shared<exec::TraceRecorder>(plan_, control_.rank().v, trace_capacity(),
+                                                options_.record ? Outside::Begin : Outside::All);
       options.trace = trace_.get();
     }
     auto executor = timed(start_times_.kernels_ms,
@@ -276,14 +279,14 @@ class Session {
   }
 
   size_t trace_capacity() const {
-    size_t per_step = 0;
+    size_t per_step = 1;  // where an evaluation begins
     for (const plan::ProgramRun& run : plan_.step) {
       per_step += static_cast<size_t>(run.repeat) *
                   plan_.programs[static_cast<size_t>(run.program)].instructions.size();
     }
     // A trace holds at least one whole step, a recording enough of them for a median.
-    const size_t steps = std::max<size_t>(kMaxTraceRecords / std::max<size_t>(per_step, 1),
-                                          options_.record ? kRecordingSteps : 1);
+    const size_t steps =
+        std::max<size_t>(kMaxTraceRecords / per_step, options_.record ? kRecordingSteps : 1);
     const int64_t left = std::max<int64_t>(options_.steps - start_.step, 1);
     return per_step * std::min(steps, static_cast<size_t>(left));
   }

@@ -28,11 +28,6 @@ Status cannot_write(const std::string& path, int error) {
                     (limit.empty() ? "; choose another place" : limit));
 }
 
-Status io_error(const std::string& what, const std::string& path, int error) {
-  return Status(ErrorKind::Io, "DC1005",
-                what + " " + path + " failed: " + reason(error) + limit_to_raise(error));
-}
-
 // Closes on scope exit.
 struct Descriptor {
   int value = -1;

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "src/base/open_input.h"
@@ -39,10 +38,7 @@ Status InputFile::read_at(int64_t offset, std::span<uint8_t> out) const {
   while (!out.empty()) {
     const ssize_t got = ::pread(descriptor_, out.data(), out.size(), offset);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      return Status(ErrorKind::Io, "DC1005",
-                    "reading " + path_ + " failed: " + std::strerror(errno));
-    }
+    if (got < 0) return io_error("reading", path_, errno);
     if (got == 0) {
       return Status(ErrorKind::Io, "DC1009",
                     path_ + " had " + std::to_string(size_) +

@@ -34,6 +34,14 @@ const char* limit_to_raise(int error) {
   return "";
 }
 
+Status io_error(const std::string& what, const std::string& path, int error) {
+  const char* next = limit_to_raise(error);
+  if (*next == 0 && (error == ENOSPC || error == EDQUOT)) next = "; make room there and try again";
+  if (*next == 0) next = "; see whether its disk or network file system works, and try again";
+  return Status(ErrorKind::Io, "DC1005",
+                what + " " + path + " failed: " + std::strerror(error) + next);
+}
+
 Result<OpenInput> open_input(const std::string& path) {
   OpenInput input;
   input.descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -41,8 +49,7 @@ Result<OpenInput> open_input(const std::string& path) {
   struct stat info {};
   Status status;
   if (::fstat(input.descriptor, &info) != 0) {
-    status =
-        Status(ErrorKind::Io, "DC1005", "reading " + path + " failed: " + std::strerror(errno));
+    status = io_error("reading", path, errno);
   } else if (S_ISDIR(info.st_mode)) {
     status = Status(ErrorKind::BadInput, "DC1006", path + " is a folder; name a file");
   } else if (!S_ISREG(info.st_mode)) {

@@ -19,5 +19,7 @@ Result<OpenInput> open_input(const std::string& path);
 // What helps where a limit of the session made a call fail, as "; raise the limit on ..."; empty
 // where none did. `error`: of errno.
 const char* limit_to_raise(int error);
+// That a call on an open file failed, and what to do next.
+Status io_error(const std::string& what, const std::string& path, int error);
 
 }  // namespace dc::base

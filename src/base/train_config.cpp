@@ -39,6 +39,24 @@ struct Key {
   void (*merge)(Struct& lower, const Struct& upper);
 };
 
+// "from 0 to 1 (1 excluded)"
+std::string text_of(Range range) {
+  const auto excluded = [](bool open, double end) {
+    std::string text;
+    if (open) append_json_real(text += " (", end), text += " excluded)";
+    return text;
+  };
+  std::string text;
+  if (std::isinf(range.high)) {
+    append_json_real(text += range.open_low ? "above " : "at least ", range.low);
+    return text;
+  }
+  append_json_real(text += "from ", range.low);
+  text += excluded(range.open_low, range.low);
+  append_json_real(text += " to ", range.high);
+  return text + excluded(range.open_high, range.high);
+}
+
 template <typename T>
 void override_with(std::optional<T>& lower, const std::optional<T>& upper) {
   if (upper) lower = upper;
@@ -60,7 +78,8 @@ Status read_real(const JsonValue& value, std::string_view name, Range range,
   if (!fits || below || above) {
     std::string text;
     append_json_real(text, v);
-    return bad(value, quoted + " is " + text + ", which is out of range");
+    return bad(value, quoted + " is " + text + "; give a number " +
+                          (fits ? text_of(range) : "that fits in float32"));
   }
   target = v;
   return ok_status();
@@ -76,7 +95,8 @@ Status read_value(const JsonValue& value, std::string_view name, Range,
   Result<int64_t> number = value.to_integer();
   const std::string quoted = "'" + std::string(name) + "'";
   if (!number.ok()) return as_config(number.status()).add_context("in " + quoted);
-  if (*number < 0) return bad(value, quoted + " is negative");
+  if (*number < 0)
+    return bad(value, quoted + " is " + std::to_string(*number) + "; give a number at least 0");
   target = *number;
   return ok_status();
 }

@@ -176,6 +176,32 @@ TEST(Recorded, ARingThatKeptPartOfAStepDoesNotShortenIt) {
   EXPECT_EQ(some.step.median_ns, all.step.median_ns);
 }
 
+// As an evaluation of many micro-batches after every step.
+TEST(Recorded, EvaluationsTakeNoStepsPlace) {
+  PredictedPlan hand;
+  const auto evaluation = static_cast<int32_t>(hand.plan.programs.size());
+  hand.plan.programs.push_back(hand.plan.programs[0]);
+  const auto always = [](int64_t predicted, int, const plan::Instruction&) { return predicted; };
+  measure::Recorded alone = measured(hand.plan, 8, [&](int) { return always; });
+  test::on_ranks(2, {}, [&](comm::ProcessGroup& job, int rank) {
+    using Outside = exec::TraceRecorder::Outside;
+    exec::TraceRecorder trace(hand.plan, rank, 1000, Outside::Begin);
+    const auto evaluates = [&, last = 0](int64_t predicted, int step,
+                                         const plan::Instruction&) mutable {
+      for (uint32_t i = 0; step != last && i < 2000; ++i)
+        trace.record(0, evaluation, 0, 2000 * static_cast<uint32_t>(step) + i, 0, 0);
+      last = step;
+      return predicted;
+    };
+    record(hand.plan, 8, evaluates, trace);
+    auto recorded = measure::measure_recorded(hand.plan, trace, job.control());
+    ASSERT_TRUE(recorded.ok()) << recorded.status().to_string();
+    EXPECT_EQ(recorded->steps, alone.steps);
+    EXPECT_EQ(recorded->step.median_ns, alone.step.median_ns);
+    EXPECT_EQ(recorded->kernels.size(), alone.kernels.size());
+  });
+}
+
 TEST(Recorded, TooFewStepsAreRefused) {
   const PredictedPlan hand;
   test::on_ranks(2, {}, [&](comm::ProcessGroup& job, int rank) {

@@ -59,6 +59,23 @@ TEST(TrainConfig, BadValuesAreErrors) {
   }
 }
 
+TEST(TrainConfig, ErrorsSayWhatIsInRange) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"optimizer": {"lr": -1}})", "'lr' is -1.0; give a number at least 0.0"},
+      {R"({"optimizer": {"betas": [0.9, 1]}})",
+       "'betas' is 1.0; give a number from 0.0 to 1.0 (1.0 excluded)"},
+      {R"({"loss_scale": 0})", "'loss_scale' is 0.0; give a number above 0.0"},
+      {R"({"clip_norm": 1e39})", "'clip_norm' is 1e+39; give a number that fits in float32"},
+      {R"({"seed": -1})", "'seed' is -1; give a number at least 0"},
+  };
+  for (const auto& [text, sentence] : cases) {
+    const auto config = parse(text);
+    ASSERT_FALSE(config.ok()) << text;
+    EXPECT_NE(config.status().sentence().find(sentence), std::string::npos)
+        << config.status().sentence();
+  }
+}
+
 TEST(TrainConfig, ContradictionsAreErrors) {
   for (const char* text :
        {R"({"optimizer": {"kind": "sgd", "betas": [0.9, 0.9]}})",
