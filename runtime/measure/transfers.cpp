@@ -53,9 +53,9 @@ constexpr int kLeastSamples = 3, kMostAttempts = 7;
 constexpr int64_t kLeastTogether = int64_t{64} << 10, kMostTogether = int64_t{16} << 20;
 
 // How far compute gets while this thread waits.
-Progressed progress_of_pause(const Busy& busy) {
+Progressed progress_of_pause(const Busy& busy, int64_t pause_ns) {
   const int64_t before = exec::TraceRecorder::now(), products = busy.products();
-  std::this_thread::sleep_for(std::chrono::nanoseconds(kLongNs));
+  std::this_thread::sleep_for(std::chrono::nanoseconds(pause_ns));
   return {exec::TraceRecorder::now() - before, busy.products() - products};
 }
 
@@ -105,17 +105,18 @@ class Sweeper {
                             int64_t bytes) {
     DC_ASSIGN_OR_RETURN(const auto warm, samples(sweep, buffer, kWarmup));
     DC_ASSIGN_OR_RETURN(const base::Timing one, slowest(summarize(warm)));
-    DC_ASSIGN_OR_RETURN(const auto found,
-                        samples(sweep, buffer, repeats_of(bytes, one.median_ns)));
+    DC_ASSIGN_OR_RETURN(const auto found, samples(sweep, buffer, repeats_of(bytes, one.median_ns)));
     return slowest(summarize(found));
   }
 
-  // Compute alone, then while every rank runs the collective `repeats` times without a pause.
-  Result<Window> window(const Sweep& sweep, const comm::CollectiveBuffer& buffer, int64_t repeats,
+  // Compute alone, then while every rank runs the collective, which takes `time_ns`, without a
+  // pause. Alone longer where the collective takes long, since such rows have few windows.
+  Result<Window> window(const Sweep& sweep, const comm::CollectiveBuffer& buffer, int64_t time_ns,
                         const Busy& busy) {
+    const int64_t repeats = std::clamp<int64_t>(kLongNs / time_ns, 1, 5000);
     DC_RETURN_IF_ERROR(begin_together());
     Window window;
-    window.alone = progress_of_pause(busy);
+    window.alone = progress_of_pause(busy, std::max(kLongNs, time_ns / 8));
     DC_RETURN_IF_ERROR(begin_together());
     DC_RETURN_IF_ERROR(finish());
     const int64_t before = exec::TraceRecorder::now(), products = busy.products();
@@ -292,9 +293,7 @@ Status next_to_compute(Sweeper& sweeper, Busy& busy, const Progress& progress,
           note_progress();
           const int64_t time = std::max<int64_t>(rows[here].timing.median_ns, 1);
           if (turn * time >= kEnoughNs) return {};
-          DC_ASSIGN_OR_RETURN(
-              const Window window,
-              sweeper.window(sweep, buffer, std::clamp<int64_t>(kLongNs / time, 1, 5000), busy));
+          DC_ASSIGN_OR_RETURN(const Window window, sweeper.window(sweep, buffer, time, busy));
           windows[here].push_back(window);
           return {};
         }));
