@@ -88,10 +88,12 @@ void clear(Sums<rows, vectors>& sums) {
   }
 }
 
-// Adds a[.][k] * b[k][.] of every so many k from `first` to before `end`.
+// Adds a[.][k] * b[k][.] of every so many k from `first` to before `end`. Inlined, since sums
+// behind a reference would go to memory in every turn.
 template <int rows, int vectors>
-void sum_up(Sums<rows, vectors>& sums, const SmallProduct& p, const float* a, const float* b,
-            int64_t first, int64_t end, int64_t every) {
+[[gnu::always_inline]] inline void sum_up(Sums<rows, vectors>& sums, const SmallProduct& p,
+                                          const float* a, const float* b, int64_t first,
+                                          int64_t end, int64_t every) {
   a += first * p.a_column;
   b += first * p.b_row;
   for (int64_t k = first; k < end; k += every, a += every * p.a_column, b += every * p.b_row) {
