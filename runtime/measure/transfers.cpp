@@ -28,11 +28,10 @@ constexpr int kWarmup = 2;
 // Fewer repeats where one takes longer: about 64 MiB per size, but no more of a slow link's time
 // than kEnoughNs.
 constexpr int64_t kEnoughNs = 2'000'000'000;
-constexpr int kLeastRepeats = 3;
+constexpr int kLeastSamples = 3;  // that make a figure
 int repeats_of(int64_t bytes, int64_t time_ns) {
   const int64_t repeats = std::clamp<int64_t>((int64_t{64} << 20) / bytes, 5, 50);
-  return static_cast<int>(std::min(
-      repeats, std::max<int64_t>(kEnoughNs / std::max<int64_t>(time_ns, 1), kLeastRepeats)));
+  return static_cast<int>(std::min(repeats, std::max<int64_t>(kEnoughNs / time_ns, kLeastSamples)));
 }
 
 struct Sweep {
@@ -49,7 +48,7 @@ constexpr int kWindows = 5;  // of compute next to a collective
 
 // Sizes at which gathers and reductions are measured at once: large enough to be more wire than
 // latency.
-constexpr int kLeastSamples = 3, kMostAttempts = 7;
+constexpr int kMostAttempts = 7;
 constexpr int64_t kLeastTogether = int64_t{64} << 10, kMostTogether = int64_t{16} << 20;
 
 // How far compute gets while this thread waits.

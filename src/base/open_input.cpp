@@ -35,9 +35,12 @@ const char* limit_to_raise(int error) {
 }
 
 Status io_error(const std::string& what, const std::string& path, int error) {
-  const char* next = limit_to_raise(error);
-  if (*next == 0 && (error == ENOSPC || error == EDQUOT)) next = "; make room there and try again";
-  if (*next == 0) next = "; see whether its disk or network file system works, and try again";
+  const bool full = error == ENOSPC || error == EDQUOT;
+  std::string next = limit_to_raise(error);
+  if (next.empty()) {
+    next = full ? "; make room there and try again"
+                : "; see whether its disk or network file system works, and try again";
+  }
   return Status(ErrorKind::Io, "DC1005",
                 what + " " + path + " failed: " + std::strerror(error) + next);
 }

@@ -42,9 +42,10 @@ struct Key {
 // "from 0 to 1 (1 excluded)"
 std::string text_of(Range range) {
   const auto excluded = [](bool open, double end) {
-    std::string text;
-    if (open) append_json_real(text += " (", end), text += " excluded)";
-    return text;
+    if (!open) return std::string();
+    std::string text = " (";
+    append_json_real(text, end);
+    return text + " excluded)";
   };
   std::string text;
   if (std::isinf(range.high)) {
