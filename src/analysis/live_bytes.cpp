@@ -20,7 +20,7 @@ LiveBytes live_bytes(const ir::Graph& graph, const Liveness& live, const Scratch
   LiveBytes result;
   result.at[ir::Space::Device].resize(count + 1);
   for (const LiveRange& range : live.ranges) {
-    std::vector<int64_t>& change = result.at[graph.value(range.value).location.space];
+    std::vector<int64_t>& change = result.at[range.space];
     change.resize(count + 1);
     change[static_cast<size_t>(range.first)] += aligned_bytes(range.bytes.v);
     change[static_cast<size_t>(range.last) + 1] -= aligned_bytes(range.bytes.v);

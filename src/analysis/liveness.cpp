@@ -21,6 +21,7 @@ struct LivenessBuilder {
   Liveness result{};
   std::vector<LiveRange>
       by_root{};  // indexed by root value; `value` invalid where there is no transient
+  int32_t last_of_input = 0;
 
   LiveRange& range(ValueId value) { return by_root[storages.root(value).index()]; }
 
@@ -33,7 +34,7 @@ struct LivenessBuilder {
   // input lives at least until the first node that runs, and those that run with it: the starts
   // that join a collective. With several programs inputs have the same addresses in all of them,
   // so they live until the end of the program.
-  int32_t last_of_input() const {
+  int32_t find_last_of_input() const {
     const auto size = static_cast<int32_t>(result.order.size());
     if (step.programs.size() > 1) return size - 1;
     int32_t position = 0;
@@ -71,7 +72,7 @@ struct LivenessBuilder {
       if (storages.root(id) == id && storages.owner(id) < 0) {
         int32_t first = node.kind == OpKind::Input ? 0 : position;
         const int32_t known = result.known[static_cast<size_t>(position)];
-        int32_t last = node.kind == OpKind::Input ? std::max(position, last_of_input()) : known;
+        int32_t last = node.kind == OpKind::Input ? std::max(position, last_of_input) : known;
         live = {id, first, last, {bytes}, kind_made_by(node), value.location.space};
       } else {
         live.bytes.v = std::max(live.bytes.v, bytes);
@@ -94,6 +95,7 @@ struct LivenessBuilder {
   void run() {
     static_cast<ScheduleView&>(result) = schedule_view(step, graph);
     by_root.resize(graph.value_capacity());
+    last_of_input = find_last_of_input();
     for (size_t i = 0; i < result.order.size(); ++i) {
       const Node& node = graph.node(result.order[i]);
       auto position = static_cast<int32_t>(i);

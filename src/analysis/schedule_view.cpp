@@ -112,7 +112,7 @@ int32_t known_by_halves(const ir::Graph& graph, const ScheduleView& view, const 
 
 Part part_of(const ir::Node& node) {
   if (!ir::runs(node)) return Part::Nothing;
-  switch (ir::info(node.kind).half) {
+  switch (ir::traits(node.kind).half) {
     case ir::Half::Whole:
       return Part::Kernel;
     case ir::Half::Start:

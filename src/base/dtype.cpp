@@ -10,20 +10,19 @@ namespace {
 struct Row {
   DType dtype;
   std::string_view name;
-  int64_t bytes;
   uint64_t exponent;  // its bits in an element; 0: not floating
 };
 constexpr std::array<Row, 10> kRows = {{
-    {DType::U8, "u8", 1, 0},
-    {DType::I8, "i8", 1, 0},
-    {DType::I16, "i16", 2, 0},
-    {DType::I32, "i32", 4, 0},
-    {DType::I64, "i64", 8, 0},
-    {DType::F16, "f16", 2, 0x7C00},
-    {DType::F32, "f32", 4, 0x7F800000},
-    {DType::F64, "f64", 8, 0x7FF0000000000000},
-    {DType::Bool, "bool", 1, 0},
-    {DType::BF16, "bf16", 2, 0x7F80},
+    {DType::U8, "u8", 0},
+    {DType::I8, "i8", 0},
+    {DType::I16, "i16", 0},
+    {DType::I32, "i32", 0},
+    {DType::I64, "i64", 0},
+    {DType::F16, "f16", 0x7C00},
+    {DType::F32, "f32", 0x7F800000},
+    {DType::F64, "f64", 0x7FF0000000000000},
+    {DType::Bool, "bool", 0},
+    {DType::BF16, "bf16", 0x7F80},
 }};
 
 static_assert(kRows.size() == sparse_enum_count<DType, 64>(), "one row for each type");
@@ -37,7 +36,6 @@ const Row& row(DType dtype) {
 
 }  // namespace
 
-int64_t byte_size(DType dtype) { return row(dtype).bytes; }
 std::string_view name(DType dtype) { return row(dtype).name; }
 bool is_floating(DType dtype) { return row(dtype).exponent != 0; }
 uint64_t exponent_bits(DType dtype) { return row(dtype).exponent; }

@@ -21,7 +21,25 @@ enum class DType : uint8_t {
   BF16 = 13,
 };
 
-int64_t byte_size(DType dtype);                          // bytes per element
+constexpr int64_t byte_size(DType dtype) {  // bytes per element
+  switch (dtype) {
+    case DType::U8:
+    case DType::I8:
+    case DType::Bool:
+      return 1;
+    case DType::I16:
+    case DType::F16:
+    case DType::BF16:
+      return 2;
+    case DType::I32:
+    case DType::F32:
+      return 4;
+    case DType::I64:
+    case DType::F64:
+      return 8;
+  }
+  return 1;
+}
 std::string_view name(DType dtype);                      // "f32", "bf16", "i64", "bool"
 std::optional<DType> dtype_from_name(std::string_view);  // inverse of name()
 std::optional<DType> dtype_from_export(

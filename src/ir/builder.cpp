@@ -40,7 +40,7 @@ ValueId Builder::cast(ValueId value, DType dtype, std::string name) {
 
 ValueId Builder::make_in_place(OpKind kind, ValueList operands, std::string name,
                                std::vector<Arg> args) {
-  DC_CHECK(info(kind).alias == AliasRule::View && !operands.empty());
+  DC_CHECK(traits(kind).alias == AliasRule::View && !operands.empty());
   TensorType type = graph_->value(operands[0]).type;
   return make(kind, std::move(operands), {std::move(name), std::move(type)}, std::move(args));
 }

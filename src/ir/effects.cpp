@@ -2,21 +2,6 @@
 
 namespace dc::ir {
 
-AliasRule alias_of(const Node& node) {
-  if (node.kind != OpKind::Aten) return info(node.kind).alias;
-  const AtenInfo* aten = node.overload.info();
-  return aten ? aten->alias : AliasRule::Fresh;
-}
-
-bool is_view(const Node& node) { return alias_of(node) == AliasRule::View; }
-
-bool runs(const Node& node) {
-  if (node.kind == OpKind::Aten) return !is_view(node);
-  return info(node.kind).provider != Provider::None;
-}
-
-bool is_plain_view(const Node& node) { return is_view(node) && !runs(node); }
-
 StateId entry_of(const Node& node) {
   const Arg* arg = node.kind == OpKind::State ? node.find(Attr::Entry) : nullptr;
   const auto* entry = arg == nullptr ? nullptr : std::get_if<StateId>(&arg->value);
@@ -44,8 +29,6 @@ ValueId copy_of_parameter(const Node& node) {
   const auto operand = is_update(node.kind) ? optional_operand(node.kind) : std::nullopt;
   return operand && *operand < node.operands.size() ? node.operands[*operand] : ValueId{};
 }
-
-bool writes(const Node& node, size_t operand) { return writes(node.kind, operand); }
 
 bool reads(const Node& node, size_t operand) {
   const std::span<const OperandInfo> operands = info(node.kind).operands();

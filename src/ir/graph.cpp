@@ -24,15 +24,6 @@ const Arg* Node::find_arg(std::string_view name) const {
   return nullptr;
 }
 
-const Arg* Node::find(Attr attribute) const {
-  // Most nodes are asked for what they cannot have, and the arguments lie elsewhere in memory.
-  if (!info(kind).takes(attribute)) return nullptr;
-  for (const Arg& arg : args) {
-    if (arg.attribute == attribute) return &arg;
-  }
-  return nullptr;
-}
-
 int64_t Node::integer(Attr attribute) const {
   const Arg* arg = find(attribute);
   DC_CHECK(arg != nullptr && std::holds_alternative<int64_t>(arg->value));

@@ -109,8 +109,15 @@ struct Node {
   Location scratch;  // kernel workspace, live during this node only
 
   const Arg* find_arg(std::string_view name) const;  // of ATen
-  const Arg* find(Attr attribute) const;             // of our own ops
-  int64_t integer(Attr attribute) const;             // must exist
+  const Arg* find(Attr attribute) const {            // of our own ops
+    // Most nodes are asked for what they cannot have, and the arguments lie elsewhere in memory.
+    if (!traits(kind).takes(attribute)) return nullptr;
+    for (const Arg& arg : args) {
+      if (arg.attribute == attribute) return &arg;
+    }
+    return nullptr;
+  }
+  int64_t integer(Attr attribute) const;  // must exist
 };
 
 struct Use {

@@ -68,7 +68,7 @@ bool names_operands(const Node& node) {
 }  // namespace
 
 std::optional<base::Provider> provider_of(const Node& node) {
-  switch (info(node.kind).provider) {
+  switch (traits(node.kind).provider) {
     case Provider::Aten:
       return node.provider;
     case Provider::Native:

@@ -42,36 +42,36 @@ constexpr List<AttributeUse, kMaxAttributes> attributes_of(Each... each) {
   return {{{each...}}, sizeof...(each)};
 }
 
-constexpr uint32_t set_of(const List<AttributeUse, kMaxAttributes>& attributes) {
-  uint32_t set = 0;
+constexpr OpTraits make_traits(AliasRule alias, Provider provider, Half half, OpTrait trait,
+                               const List<OperandInfo, kMaxOperands>& operands,
+                               const List<AttributeUse, kMaxAttributes>& attributes) {
+  OpTraits traits{alias, provider, half, trait};
   for (size_t i = 0; i < attributes.count; ++i)
-    set |= 1U << static_cast<unsigned>(attributes.items[i].attribute);
-  return set;
+    traits.attributes |= 1U << static_cast<unsigned>(attributes.items[i].attribute);
+  for (size_t i = operands.count; i-- > 0;) {
+    const OperandInfo& operand = operands.items[i];
+    if (operand.access != Access::Read) traits.writes |= static_cast<uint8_t>(1U << i);
+    if (operand.role == OperandRole::Gradient) traits.gradient_operand = static_cast<int8_t>(i);
+    if (!operand.is_needed) traits.optional_operand = static_cast<int8_t>(i);
+  }
+  return traits;
 }
+static_assert(kMaxOperands <= 8, "OpTraits::writes has a bit for each");
 
-constexpr OpInfo make_op(std::string_view text, std::string_view kernel, AliasRule alias,
-                         Provider provider, Half half, OpTrait trait, size_t results,
-                         const List<OperandInfo, kMaxOperands>& operands,
+constexpr OpInfo make_op(std::string_view text, std::string_view kernel, const OpTraits& traits,
+                         size_t results, const List<OperandInfo, kMaxOperands>& operands,
                          const List<AttributeUse, kMaxAttributes>& attributes) {
-  return {text,
-          kernel,
-          alias,
-          provider,
-          half,
-          trait,
-          results,
-          operands.items,
-          operands.count,
-          attributes.items,
-          attributes.count,
-          set_of(attributes)};
+  return {text,           kernel,         traits,           results,
+          operands.items, operands.count, attributes.items, attributes.count};
 }
 
 constexpr std::array kOps = [] {
   using enum Attr;
   return std::array{
-#define DC_OP(kind, text, alias, provider, half, trait, rule, results, operands, attributes)  \
-  make_op(text, "dc." text, AliasRule::alias, Provider::provider, Half::half, OpTrait::trait, \
+#define DC_OP(kind, text, alias, provider, half, trait, rule, results, operands, attributes) \
+  make_op(text, "dc." text,                                                                  \
+          make_traits(AliasRule::alias, Provider::provider, Half::half, OpTrait::trait,      \
+                      operands_of operands, attributes_of attributes),                       \
           results, operands_of operands, attributes_of attributes),
 #include "src/ir/ops.def"
 #undef DC_OP
@@ -84,7 +84,7 @@ constexpr std::array kAttributes = {
 #include "src/ir/attributes.def"
 #undef DC_ATTR
 };
-static_assert(kAttributes.size() <= 32, "OpInfo::attribute_set has a bit for each");
+static_assert(kAttributes.size() <= 32, "OpTraits::attributes has a bit for each");
 
 enum class AtenTrait : uint8_t { Plain, Random, DataDependent, Mutates };
 
@@ -119,6 +119,12 @@ std::vector<AtenInfo> sorted_aten_table() {
 
 }  // namespace
 
+constexpr std::array<OpTraits, kOpKinds> kOpTraits = [] {
+  std::array<OpTraits, kOpKinds> all;
+  for (size_t i = 0; i < all.size(); ++i) all[i] = kOps[i].traits;
+  return all;
+}();
+
 const OpInfo& info(OpKind kind) { return kOps[static_cast<size_t>(kind)]; }
 const AttrInfo& info(Attr attribute) { return kAttributes[static_cast<size_t>(attribute)]; }
 
@@ -132,15 +138,11 @@ std::optional<OpKind> op_from_text(std::string_view text) {
 
 std::optional<OpKind> native_op(std::string_view kernel) {
   for (size_t i = 0; i < kOps.size(); ++i) {
-    if (kOps[i].provider == Provider::Native && kOps[i].kernel == kernel)
+    if (kOps[i].traits.provider == Provider::Native && kOps[i].kernel == kernel)
       return static_cast<OpKind>(i);
   }
   return std::nullopt;
 }
-
-bool is_start(OpKind kind) { return info(kind).half == Half::Start; }
-bool is_done(OpKind kind) { return info(kind).half == Half::Done; }
-bool is_wait(OpKind kind) { return is_done(kind) || info(kind).half == Half::Arrival; }
 
 // In ops.def a done follows its start.
 OpKind start_of(OpKind done) {
@@ -157,38 +159,12 @@ bool is_model_op(OpKind kind) {
          kind == OpKind::CrossEntropyBackward || kind == OpKind::LinearCrossEntropy ||
          kind == OpKind::AddProduct || kind == OpKind::TwoProducts;
 }
-bool is_update(OpKind kind) { return info(kind).trait == OpTrait::Update; }
-bool is_tail(OpKind kind) { return info(kind).trait == OpTrait::Tail; }
-
-bool writes(OpKind kind, size_t operand) {
-  const std::span<const OperandInfo> operands = info(kind).operands();
-  return operand < operands.size() && operands[operand].access != Access::Read;
-}
-
-bool writes_any(OpKind kind) {
-  const std::span<const OperandInfo> operands = info(kind).operands();
-  return std::any_of(operands.begin(), operands.end(),
-                     [](const OperandInfo& one) { return one.access != Access::Read; });
-}
 
 std::optional<Attr> attribute_of(OpKind kind, std::string_view text) {
   for (const AttributeUse& use : info(kind).attributes()) {
     if (info(use.attribute).text == text) return use.attribute;
   }
   return std::nullopt;
-}
-
-std::optional<size_t> gradient_operand(OpKind kind) {
-  const std::span<const OperandInfo> operands = info(kind).operands();
-  for (size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].role == OperandRole::Gradient) return i;
-  }
-  return std::nullopt;
-}
-std::optional<size_t> optional_operand(OpKind kind) {
-  const std::span<const OperandInfo> operands = info(kind).operands();
-  if (operands.empty() || operands.back().is_needed) return std::nullopt;
-  return operands.size() - 1;
 }
 
 const AtenInfo* aten_info(std::string_view overload) {

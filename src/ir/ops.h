@@ -22,6 +22,12 @@ enum class OpKind : uint8_t {
 #undef DC_OP
 };
 
+inline constexpr size_t kOpKinds = 0
+#define DC_OP(kind, text, alias, provider, half, trait, rule, results, operands, attributes) +1
+#include "src/ir/ops.def"
+#undef DC_OP
+    ;
+
 // What an op does with the bytes of an operand.
 enum class Access : uint8_t { Read, Write, Update };
 enum class OperandRole : uint8_t { Plain, Gradient, RowCell, ScalarCell };
@@ -64,23 +70,33 @@ struct AttributeUse {
 };
 inline constexpr size_t kMaxAttributes = 7;
 
-struct OpInfo {
-  std::string_view text;    // "adamw"
-  std::string_view kernel;  // its name in a plan: "dc.adamw"
+// What every pass asks of every node: small, so that all kinds stay in the processor's first cache.
+struct OpTraits {
   AliasRule alias = AliasRule::None;
   Provider provider = Provider::None;
   Half half = Half::Whole;
   OpTrait trait = OpTrait::Plain;
+  uint32_t attributes = 0;  // a bit for each that it may have
+  uint8_t writes = 0;       // a bit for each operand whose bytes it changes
+  int8_t gradient_operand = -1, optional_operand = -1;
+
+  bool takes(Attr attribute) const {
+    return (attributes >> static_cast<unsigned>(attribute) & 1) != 0;
+  }
+};
+extern const std::array<OpTraits, kOpKinds> kOpTraits;  // by OpKind
+inline const OpTraits& traits(OpKind kind) { return kOpTraits[static_cast<size_t>(kind)]; }
+
+struct OpInfo {
+  std::string_view text;    // "adamw"
+  std::string_view kernel;  // its name in a plan: "dc.adamw"
+  OpTraits traits;
   size_t result_count = 0;
   std::array<OperandInfo, kMaxOperands> operand_list{};
   size_t operand_count = 0;
   std::array<AttributeUse, kMaxAttributes> attribute_list{};
   size_t attribute_count = 0;
-  uint32_t attribute_set = 0;  // the same, a bit each
 
-  bool takes(Attr attribute) const {
-    return (attribute_set >> static_cast<unsigned>(attribute) & 1) != 0;
-  }
   std::span<const OperandInfo> operands() const { return {operand_list.data(), operand_count}; }
   std::span<const AttributeUse> attributes() const {
     return {attribute_list.data(), attribute_count};
@@ -91,24 +107,35 @@ std::optional<OpKind> op_from_text(std::string_view text);  // not for "aten"
 std::optional<OpKind> native_op(std::string_view kernel);   // "dc.adamw"
 
 // Halves of asynchronous ops: collectives and copies between spaces.
-bool is_start(OpKind kind);
-bool is_done(OpKind kind);
-bool is_wait(OpKind kind);     // a done, or all_gather_into.wait_previous_step
+inline bool is_start(OpKind kind) { return traits(kind).half == Half::Start; }
+inline bool is_done(OpKind kind) { return traits(kind).half == Half::Done; }
+// A done, or all_gather_into.wait_previous_step.
+inline bool is_wait(OpKind kind) { return is_done(kind) || traits(kind).half == Half::Arrival; }
 OpKind start_of(OpKind done);  // requires is_done
 OpKind done_of(OpKind start);  // requires is_start
 
 bool is_model_op(OpKind kind);  // an operator of ATen, or several in one kernel
-bool is_update(OpKind kind);    // adamw, sgd
-bool is_tail(OpKind kind);      // accumulate, square_sum
+// adamw, sgd
+inline bool is_update(OpKind kind) { return traits(kind).trait == OpTrait::Update; }
+// accumulate, square_sum
+inline bool is_tail(OpKind kind) { return traits(kind).trait == OpTrait::Tail; }
 // True if the op changes the bytes of that operand in place; ATen's never do.
-bool writes(OpKind kind, size_t operand);
-bool writes_any(OpKind kind);
+inline bool writes(OpKind kind, size_t operand) {
+  return operand < kMaxOperands && (traits(kind).writes >> operand & 1) != 0;
+}
+inline bool writes_any(OpKind kind) { return traits(kind).writes != 0; }
 // The attribute that the op has under that name.
 std::optional<Attr> attribute_of(OpKind kind, std::string_view text);
 // Position of the operand that is a gradient.
-std::optional<size_t> gradient_operand(OpKind kind);
+inline std::optional<size_t> gradient_operand(OpKind kind) {
+  const int8_t operand = traits(kind).gradient_operand;
+  return operand < 0 ? std::nullopt : std::optional(static_cast<size_t>(operand));
+}
 // Position of the operand that may be missing.
-std::optional<size_t> optional_operand(OpKind kind);
+inline std::optional<size_t> optional_operand(OpKind kind) {
+  const int8_t operand = traits(kind).optional_operand;
+  return operand < 0 ? std::nullopt : std::optional(static_cast<size_t>(operand));
+}
 
 // Rough class of an ATen overload: the analytic cost model and the scratch estimate go by it.
 enum class AtenClass : uint8_t {

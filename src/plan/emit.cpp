@@ -151,7 +151,7 @@ class Emitter {
         if (analysis::part_of(node) == analysis::Part::Kernel && stream < spaces.size() &&
             ir::kernel_space(program.graph, node) != ir::Space::Device)
           spaces[stream] = ir::kernel_space(program.graph, node);
-        if (ir::is_start(node.kind) && ir::info(node.kind).provider == ir::Provider::Comm)
+        if (ir::is_start(node.kind) && ir::traits(node.kind).provider == ir::Provider::Comm)
           groups_.emplace(std::pair(node.stream, ir::group_of(node)), 0);
       }
     }

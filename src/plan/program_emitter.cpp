@@ -119,7 +119,7 @@ Status ProgramEmitter::emit(const Node& node, const std::vector<ir::NodeId>& awa
   const bool is_elsewhere = part == Part::Kernel && node.stream != 0;
   if (is_elsewhere && ir::kernel_space(graph_, node) == ir::Space::Device)
     return bad("is a kernel of the device outside the compute stream");
-  if (part == Part::Start && ir::info(node.kind).provider == ir::Provider::Comm &&
+  if (part == Part::Start && ir::traits(node.kind).provider == ir::Provider::Comm &&
       !groups_.contains({node.stream, ir::group_of(node)}))
     return bad("runs on a stream without a group");
   if (!awaited.empty() && cost::joins(node))
@@ -138,7 +138,7 @@ void ProgramEmitter::emit_part(const Node& node, Part part) {
     case Part::Kernel:
       return emit_kernel(node);
     case Part::Start:
-      if (ir::info(node.kind).provider == ir::Provider::Copy)
+      if (ir::traits(node.kind).provider == ir::Provider::Copy)
         return emit_on_stream(node, copy(node));
       if (cost::joins(node)) return emit_joining_start(node);
       return emit_on_stream(node, collective(node));

@@ -13,7 +13,7 @@ using base::Nanos;
 
 Nanos node_time(const ir::Step& step, const ir::Graph& graph, const ir::Node& node,
                 const cost::CostModel& cost) {
-  const ir::OpInfo& op = ir::info(node.kind);
+  const ir::OpTraits& op = ir::traits(node.kind);
   if (op.provider == ir::Provider::Comm && op.half == ir::Half::Start) {
     if (cost::joins(node)) return {};
     return cost::bucket_time(step, graph, node, cost).time;

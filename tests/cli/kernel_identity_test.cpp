@@ -44,7 +44,7 @@ std::vector<base::KernelSignature> node_signatures(const ir::Graph& graph) {
   for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
     const ir::Node& node = graph.node(id);
     if (!ir::runs(node) || node.kind == ir::OpKind::Flatten) continue;
-    if (ir::info(node.kind).provider == ir::Provider::Comm) continue;
+    if (ir::traits(node.kind).provider == ir::Provider::Comm) continue;
     found.push_back(ir::signature_of(graph, node));
   }
   return found;

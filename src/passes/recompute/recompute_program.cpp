@@ -24,7 +24,7 @@ bool repeats(const Node& node) {
     const ir::AtenInfo* aten = node.overload.info();
     return aten->alias == ir::AliasRule::Fresh && !aten->random;
   }
-  const ir::OpInfo& own = ir::info(node.kind);
+  const ir::OpTraits& own = ir::traits(node.kind);
   return own.alias == ir::AliasRule::Fresh &&
          (own.provider == ir::Provider::Native || own.provider == ir::Provider::Fused);
 }
@@ -178,7 +178,7 @@ class Builder {
       const ValueId root = p_.owners.root(operand);
       const Node& producer = p_.graph.node(p_.graph.value(root).producer);
       return p_.owners.owner(root) >= 0 || p_.gather_of[root.index()] >= 0 ||
-             ir::info(producer.kind).provider != ir::Provider::Comm;
+             ir::traits(producer.kind).provider != ir::Provider::Comm;
     });
   }
 
@@ -194,7 +194,7 @@ class Builder {
       } else {
         storage.first_backward = std::min(storage.first_backward, t);
       }
-      if (ir::info(node.kind).provider == ir::Provider::Comm) storage.recomputable = false;
+      if (ir::traits(node.kind).provider == ir::Provider::Comm) storage.recomputable = false;
     }
   }
 

@@ -301,7 +301,7 @@ TEST(NativeEffects, AreThoseOfTheCompilersTable) {
   };
   for (const ir::OpKind kind : kKinds) {
     const ir::OpInfo& info = ir::info(kind);
-    if (info.provider != ir::Provider::Native) continue;
+    if (info.traits.provider != ir::Provider::Native) continue;
     ++native;
     bool found = false;
     for (const verify::NativeKernel& row : verify::native_kernels()) {
@@ -313,7 +313,7 @@ TEST(NativeEffects, AreThoseOfTheCompilersTable) {
       EXPECT_EQ(letters, row.operands) << row.op;
       EXPECT_EQ(ir::optional_operand(kind).has_value(), row.perhaps == 1) << row.op;
       EXPECT_EQ(info.result_count, row.results) << row.op;
-      EXPECT_EQ(info.alias == ir::AliasRule::View, row.in_place) << row.op;
+      EXPECT_EQ(info.traits.alias == ir::AliasRule::View, row.in_place) << row.op;
     }
     EXPECT_TRUE(found) << info.kernel;
   }

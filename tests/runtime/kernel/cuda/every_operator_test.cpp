@@ -32,7 +32,7 @@ TEST(CudaKernels, AreThereForTheStepsOwnOperators) {
   int checked = 0;
   for (const ir::OpKind kind : kKinds) {
     const ir::OpInfo& op = ir::info(kind);
-    if (op.provider != ir::Provider::Native) continue;
+    if (op.traits.provider != ir::Provider::Native) continue;
     EXPECT_TRUE(has_kernel(op.kernel)) << op.kernel;
     ++checked;
   }
