@@ -3,11 +3,11 @@
 run.py [--model S|M|...] [--sides LIST] [--rounds N] [--steps N] [--warmup N] [--folder FOLDER] [--half]
 
 One thread per rank. One rank trains next to PyTorch alone, eager and `torch.compile`d; two ranks next to DDP (our plan: --zero 0), FSDP2 that
-gathers parameters again and FSDP2 that keeps them (--zero 3). S and M are the Llamas of lab.py (4.0 and 31.6 million parameters). --half adds bfloat16
+gathers parameters again and FSDP2 that keeps them (--zero 3, and the default chain with a budget of LESS of what that plan takes). S and M are the Llamas of lab.py (4.0 and 31.6 million parameters). --half adds bfloat16
 with float32 masters next to PyTorch's autocast, on one rank. --sides takes names of the table, separated by semicolons.
 
 Prints a row for each side: step time (median of the rounds' medians, that of the calmest round, the fastest step, the spread between rounds), time from
-the process's start to the end of its first step, and the largest memory per rank in a run of three steps, as PSS and RSS. Then for each of ours and each of its
+the process's start to the end of its first step, of ours also what of that is not the step (start and end of the processes), and the largest memory per rank in a run of three steps, as PSS and RSS. Then for each of ours and each of its
 peers the ratio of step times, each from its calmest round (the one with the least median).
 """
 
@@ -27,6 +27,7 @@ import lab as labs
 from lab import BIN, PEER
 
 MEMORY_STEPS = 3
+LESS = 0.84
 
 
 @dataclasses.dataclass
@@ -42,6 +43,7 @@ class Side:
     rounds: list = dataclasses.field(default_factory=list)  # per round, steps in ms
     communication: list = dataclasses.field(default_factory=list)  # of ours: (ms in collectives, ms that compute waited)
     first: list = dataclasses.field(default_factory=list)  # seconds from the start to the end of the first step
+    around: list = dataclasses.field(default_factory=list)  # of ours: seconds of those that are not the step
     memory: tuple = (0.0, 0.0)  # the largest PSS and RSS of a rank in MiB
 
     def calmest(self):
@@ -116,15 +118,22 @@ class Run:
         labs.run([*command, "--config", self.bench.config(clipped=True), *options, "-o", plan])
         return plan
 
+    def less_memory(self, plan):
+        described = json.loads(labs.run([os.path.join(BIN, "dcc"), "inspect", plan, "--as=json"]).stdout)
+        return str(int(LESS * described["arena_bytes"][0]))
+
     def sides(self):
         archive = self.bench.archive(self.arguments.model)
+        sharded = self.plan("zero3", 2, archive, "--zero", "3")
+        smaller = self.plan("less", 2, archive, "--memory", self.less_memory(sharded))
         found = [
             Side("dcrun, 1 rank", 1, self.plan("one", 1, archive), archive, ("eager", "compiled")),
             Side("eager", 1, options=("--kind", "alone")),
             Side("compiled", 1, options=("--kind", "compiled")),
             Side("dcrun --zero 0", 2, self.plan("zero0", 2, archive, "--zero", "0"), archive, ("DDP",)),
             Side("DDP", 2, options=("--kind", "ddp")),
-            Side("dcrun --zero 3", 2, self.plan("zero3", 2, archive, "--zero", "3"), archive, ("FSDP2, reshard", "FSDP2, keep")),
+            Side("dcrun --zero 3", 2, sharded, archive, ("FSDP2, reshard", "FSDP2, keep")),
+            Side("dcrun --memory", 2, smaller, archive, ("FSDP2, reshard", "FSDP2, keep")),
             Side("FSDP2, reshard", 2, options=("--kind", "fsdp")),
             Side("FSDP2, keep", 2, options=("--kind", "fsdp-keep")),
         ]
@@ -152,6 +161,7 @@ class Run:
             began = time.perf_counter()
             labs.run(self.command(side, 0, 1), OMP_NUM_THREADS="1")
             side.first.append(time.perf_counter() - began)
+            side.around.append(side.first[-1] - labs.read_steps(self.bench.path("metrics.jsonl"))[0]["step_ms"] / 1000)
         else:
             row = json.loads(out.strip().splitlines()[-1])
             side.rounds.append(row["step_ms"])
@@ -167,14 +177,15 @@ def report(arguments, sides):
         f"{arguments.model}, 1 thread a rank, {arguments.rounds} alternating rounds of {arguments.steps} steps; "
         f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     )
-    print("| who | ranks | median step ms | of the calmest round | fastest | between rounds | to the first step s | PSS MiB | RSS MiB |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("| who | ranks | median step ms | of the calmest round | fastest | between rounds | to the first step s | around it ms | PSS MiB | RSS MiB |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for side in sides:
         medians = [statistics.median(steps) for steps in side.rounds]
         pss, rss = side.memory
+        around = f"{1000 * min(side.around):.0f}" if side.around else ""
         print(
             f"| {side.name} | {side.world} | {statistics.median(medians):.1f} | {side.calmest():.1f} | {min(min(steps) for steps in side.rounds):.1f} | "
-            f"{max(medians) - min(medians):.1f} | {min(side.first):.2f} | {pss:.0f} | {rss:.0f} |"
+            f"{max(medians) - min(medians):.1f} | {min(side.first):.3f} | {around} | {pss:.0f} | {rss:.0f} |"
         )
     named = {side.name: side for side in sides}
     for side in sides:
@@ -183,7 +194,7 @@ def report(arguments, sides):
             print(f"{side.name}: {collective:.2f} ms in collectives per step, compute waited {exposed:.2f} ms: {max(0, 1 - exposed / collective):.0%} hidden")
         for peer in side.peers:
             if peer in named:
-                print(f"{peer} / {side.name}: {named[peer].calmest() / side.calmest():.2f} (step), {named[peer].memory[0] / side.memory[0]:.1f} (PSS)")
+                print(f"{peer} / {side.name}: {named[peer].calmest() / side.calmest():.2f} (step), {named[peer].memory[0] / side.memory[0]:.2f} (PSS)")
 
 
 def main():
