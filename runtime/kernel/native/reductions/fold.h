@@ -20,6 +20,27 @@ namespace dc::runtime::kernel::native {
 
 inline constexpr int64_t kFoldLanes = 32;
 
+// a += b and a *= b of elements or of vectors of them. Integers wrap, whatever a file that includes
+// this is compiled with: the linker keeps one file's copy of a fold.
+template <typename T>
+void add_wrapping(T& a, const T& b) {
+  if constexpr (std::is_integral_v<T>) {
+    using Unsigned = std::make_unsigned_t<T>;
+    a = static_cast<T>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));
+  } else {
+    a = a + b;
+  }
+}
+template <typename T>
+void multiply_wrapping(T& a, const T& b) {
+  if constexpr (std::is_integral_v<T>) {
+    using Unsigned = std::make_unsigned_t<T>;
+    a = static_cast<T>(static_cast<Unsigned>(a) * static_cast<Unsigned>(b));
+  } else {
+    a = a * b;
+  }
+}
+
 // A fold: its neutral element; prepare() changes an element before it is joined into others. Both
 // take elements by reference, and vectors of them (the compiler's vector extension) unless the fold
 // chooses.
@@ -28,16 +49,22 @@ struct SumFold {
   using Total = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
   static T neutral() { return T{}; }
   static void prepare(auto&) {}
-  static void join(auto& a, const auto& b) { a = a + b; }
-  static Total join_totals(Total a, Total b) { return a + b; }
+  static void join(auto& a, const auto& b) { add_wrapping(a, b); }
+  static Total join_totals(Total a, Total b) {
+    add_wrapping(a, b);
+    return a;
+  }
 };
 template <typename T>
 struct ProductFold {
   using Total = T;
   static T neutral() { return T{1}; }
   static void prepare(auto&) {}
-  static void join(auto& a, const auto& b) { a = a * b; }
-  static Total join_totals(Total a, Total b) { return a * b; }
+  static void join(auto& a, const auto& b) { multiply_wrapping(a, b); }
+  static Total join_totals(Total a, Total b) {
+    multiply_wrapping(a, b);
+    return a;
+  }
 };
 // NaN wins. The compiler makes good code of two choices in a loop over lanes, and element by
 // element of one choice by two conditions, or of choices between its vectors.
