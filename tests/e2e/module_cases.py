@@ -207,6 +207,15 @@ def written(m, x, ids):
 function("writes in place", written, fc=lambda: nn.Linear(LENGTH, 6))
 
 
+def variation(m, x, ids):
+    """Differences of neighbours along two dims, as a total variation has them."""
+    h = m.fc(x)
+    return (h[:, 1:] - h[:, :-1]).abs().mean(1) + (h[..., 1:] - h[..., :-1]).abs().mean(1, keepdim=True).mean(2)
+
+
+function("differences along two dims", variation, fc=lambda: nn.Linear(LENGTH, 6))
+
+
 # Families of their own.
 def graph_net(m, x, ids):
     """Nodes are the channels, ids [4, 6] are three edges of each graph."""

@@ -213,6 +213,7 @@ class Grouping {
     if (phase(first) != phase(second)) return false;
     if (of_rows_ ? !rows_fit(earlier, own) : shape(first) != shape(second)) return false;
     if (first.members.size() + second.members.size() > Expression::kMostOperations) return false;
+    if (!parts_.empty() && !place_along_one_dim(first, second)) return false;
     if (!of_rows_ && !reductions_.empty() &&
         (!can_fold_together(first, second) || !saves_what_is_folded(earlier, own)))
       return false;
@@ -231,6 +232,18 @@ class Grouping {
     return std::ranges::none_of(all, [&](const FusibleReduction* reduction) {
       return is_read_outside(reduction->value, earlier, own);
     });
+  }
+
+  // A kernel has windows along one dim.
+  bool place_along_one_dim(const Group& first, const Group& second) const {
+    std::set<int64_t> dims;
+    for (const Group* group : {&first, &second}) {
+      for (const NodeId member : group->members) {
+        if (const auto parts = parts_.find(member); parts != parts_.end())
+          dims.insert(parts->second.dim);
+      }
+    }
+    return dims.size() <= 1;
   }
 
   // Whether their reductions fold the same dims, and none of them reads another one's value.

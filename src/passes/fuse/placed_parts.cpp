@@ -122,7 +122,9 @@ std::vector<PlacedPart> placed_parts(const Graph& graph, const Node& node) {
 }
 
 PartMakers part_makers(const Graph& graph, const Node& node, const std::vector<PlacedPart>& parts) {
-  return MakerSearch(graph, node, parts).run();
+  PartMakers found = MakerSearch(graph, node, parts).run();
+  found.dim = parts.front().range.dim;
+  return found;
 }
 
 bool has_elements_along(const ir::TensorType& operand, const IndexRange& range, size_t rank) {

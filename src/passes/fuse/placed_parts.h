@@ -29,6 +29,7 @@ std::vector<PlacedPart> placed_parts(const ir::Graph& graph, const ir::Node& nod
 struct PartMakers {
   std::vector<ir::NodeId> makers;
   std::vector<ir::ValueId> operands;
+  int64_t dim = 0;  // along which the parts lie
 };
 PartMakers part_makers(const ir::Graph& graph, const ir::Node& node,
                        const std::vector<PlacedPart>& parts);
