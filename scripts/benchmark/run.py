@@ -3,12 +3,13 @@
 run.py [--model S|M|...] [--sides LIST] [--rounds N] [--steps N] [--warmup N] [--folder FOLDER] [--half]
 
 One thread per rank. One rank trains next to PyTorch alone, eager and `torch.compile`d; two ranks next to DDP (our plan: --zero 0), FSDP2 that
-gathers parameters again and FSDP2 that keeps them (--zero 3, and the default chain with a budget of LESS of what that plan takes). S and M are the Llamas of lab.py (4.0 and 31.6 million parameters). --half adds bfloat16
-with float32 masters next to PyTorch's autocast, on one rank. --sides takes names of the table, separated by semicolons.
+gathers parameters again and FSDP2 that keeps them (--zero 3, and the default chain with a budget of LESS of what that plan takes). S and M are the
+Llamas of lab.py (4.0 and 31.6 million parameters). --half adds bfloat16 with float32 masters next to PyTorch's autocast, on one rank. --sides takes
+names of the table, separated by semicolons.
 
 Prints a row for each side: step time (median of the rounds' medians, that of the calmest round, the fastest step, the spread between rounds), time from
-the process's start to the end of its first step, of ours also what of that is not the step (start and end of the processes), and the largest memory per rank in a run of three steps, as PSS and RSS. Then for each of ours and each of its
-peers the ratio of step times, each from its calmest round (the one with the least median).
+the process's start to the end of its first step, of ours also what of that is not the step (start and end of the processes), and the largest memory
+per rank in a run of three steps, as PSS and RSS. Then for each of ours and each of its peers the ratio of step times, each from its calmest round (the one with the least median).
 """
 
 import argparse
@@ -27,7 +28,7 @@ import lab as labs
 from lab import BIN, PEER
 
 MEMORY_STEPS = 3
-LESS = 0.84
+LESS = 0.84  # of the arena of --zero 3
 
 
 @dataclasses.dataclass
