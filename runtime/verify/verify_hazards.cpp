@@ -12,7 +12,9 @@
 // it reaches on any rank, and two accesses that meet in a cell are asked on which ranks they share
 // a byte, which has an exact answer (places.h). An access is forgotten only for a later one of its
 // stream that covers it on every rank; since a stream is in order, what comes after the later one
-// comes after it too, and what does not is reported for the later one.
+// comes after it too, and what does not is reported for the later one. So it is with all accesses
+// of bytes that are then written on every rank: where none of them is reported for the write, it
+// alone is remembered.
 //
 // Two steps are followed, then each variant twice with all streams ended before it, and two steps
 // more; and two of a program's repeated runs. Any further pair of runs is as two
@@ -192,6 +194,9 @@ class HazardChecker {
     Cells& cells = cells_[place.space];
     cut(cells, place.begin);
     cut(cells, end);
+    // What was written to the same bytes on every rank comes after all that touched them before, so
+    // what comes after it comes after that too.
+    const bool is_alone = writes && place.stride == 0;
     auto it = cells.lower_bound(place.begin);
     for (int64_t at = place.begin; at < end; at = it++->second.end) {
       if (it == cells.end() || it->first > at) {
@@ -201,8 +206,11 @@ class HazardChecker {
       Cell& cell = it->second;
       DC_RETURN_IF_ERROR(check(cell.writes, "writes", writes));
       if (writes) DC_RETURN_IF_ERROR(check(cell.reads, "reads", writes));
-      enter(writes ? cell.writes : cell.reads);
+      if (!is_alone) enter(writes ? cell.writes : cell.reads);
     }
+    if (!is_alone) return {};
+    cells.erase(cells.lower_bound(place.begin), it);
+    cells.emplace_hint(it, place.begin, Cell{end, {now_}, {}});
     return {};
   }
 
