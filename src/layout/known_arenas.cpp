@@ -17,7 +17,9 @@ std::optional<int64_t> KnownArenas::find(std::span<const Request> requests, int6
 
 void KnownArenas::add(std::vector<Request> requests, int64_t enough, const Layout& layout) {
   placed_ += layout.rounds * static_cast<int64_t>(requests.size());
-  if (known_.size() == kMost) known_.pop_back();
+  requests_ += requests.size();
+  for (; !known_.empty() && requests_ > kMostRequests; known_.pop_back())
+    requests_ -= known_.back().requests.size();
   known_.insert(known_.begin(), {std::move(requests), enough, layout.bytes});
 }
 

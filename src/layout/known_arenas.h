@@ -21,7 +21,8 @@ class KnownArenas {
   // if they are not known. What is known for one number of bytes may answer for another: a layout
   // that fits those fits more, and the best is the same for all that it does not fit.
   std::optional<int64_t> find(std::span<const Request> requests, int64_t enough);
-  // They must not be known. Forgets the entry that was not asked for longest, where there are many.
+  // They must not be known. Forgets the entries that were not asked for longest, where all have too
+  // many requests together.
   void add(std::vector<Request> requests, int64_t enough, const Layout& layout);
   // How many requests all layouts that were added placed, as often as they did.
   int64_t placed() const { return placed_; }
@@ -31,8 +32,9 @@ class KnownArenas {
     std::vector<Request> requests;
     int64_t enough = 0, bytes = 0;
   };
-  static constexpr size_t kMost = 16;
+  static constexpr size_t kMostRequests = 2'000'000;
   std::vector<Known> known_;  // the latest first
+  size_t requests_ = 0;       // of all
   int64_t placed_ = 0;
 };
 

@@ -47,13 +47,15 @@ class Search {
  public:
   // `shared`: certificates are found here unless they are. `whole`: the effort that its parts have
   // shares of. Where less is asked for, it does the same and ends earlier.
+  // `says_smallest`: whether the result is asked for where nothing fits.
   Search(const ir::Step& imported, const passes::Options& options, const cost::CostModel& cost,
-         const SearchOptions& asked, int whole, OfOrder& shared)
+         const SearchOptions& asked, int whole, OfOrder& shared, bool says_smallest = true)
       : state_(imported, options, cost, asked, shared.steps),
         named_(state_),
         descent_(state_),
         certificates_(shared.certificates),
-        whole_(whole) {
+        whole_(whole),
+        says_smallest_(says_smallest) {
     if (asked.effort < whole) trials().set_limit(asked.effort * Trials::kWorkOfOne);
     trials().set_effort(parts() - kept_for_end());
   }
@@ -61,20 +63,16 @@ class Search {
   // Starts and named chains.
   Status begin() {
     DC_RETURN_IF_ERROR(find_bound());
-    if (certificates_.is_out_of_reach()) {
-      find_smallest();
-      if (is_refused()) return {};
-    }
+    if (certificates_.is_out_of_reach() && is_over()) return {};
     DC_RETURN_IF_ERROR(try_joint_starts(state_));
     if (!state_.score().fits) {
       DC_RETURN_IF_ERROR(try_offload_starts(state_));
       DC_ASSIGN_OR_RETURN(const bool hopeless, nothing_can_fit());
-      if (hopeless) find_smallest();
-      if (is_refused()) return {};
+      if (hopeless && is_over()) return {};
     }
     DC_RETURN_IF_ERROR(named_.try_all());
     DC_RETURN_IF_ERROR(try_other_starts(state_));
-    return fit_any();
+    return says_smallest_ ? fit_any() : Status();
   }
 
   // From the best of them.
@@ -136,12 +134,13 @@ class Search {
   Result<bool> nothing_can_fit() {
     const std::optional<base::Bytes>& budget = state_.options().memory();
     if (!budget || state_.options().offload_space) return false;
-    for (const size_t fusion : state_.fusions()) {
-      for (const Chain& text : chains_with_text(state_.imported(), state_.options())) {
+    for (const Chain& text : chains_with_text(state_.imported(), state_.options())) {
+      // However operators are fused, the state is the same.
+      const Result<int64_t> state = trials().steps().state_bytes(text);
+      if (state.ok() && *state > budget->v) continue;
+      for (const size_t fusion : state_.fusions()) {
         const Chain chain = fused(text, fusion);
         if (chain.empty()) continue;
-        const Result<int64_t> state = trials().steps().state_bytes(chain);
-        if (state.ok() && *state > budget->v) continue;
         const Result<LiveFloor> floor = trials().steps().live_floor(chain);
         if (!floor.ok() || floor->planned_least <= budget->v) return false;
       }
@@ -161,6 +160,12 @@ class Search {
 
   // A budget that the bound says is out of reach, and the smallest plan too.
   bool is_refused() const { return smallest_ && smallest_->bytes > state_.options().memory()->v; }
+
+  // Where no plan can fit: with the smallest plan, if the result is asked for.
+  bool is_over() {
+    if (says_smallest_) find_smallest();
+    return !says_smallest_ || is_refused();
+  }
 
   // A search that ends with the first schedule that fits asks for none.
   Status find_bound() {
@@ -286,6 +291,7 @@ class Search {
   Descent descent_;
   Certificates& certificates_;
   const int whole_;
+  const bool says_smallest_;
   std::optional<EarlierResult> earlier_;
   std::optional<SmallestChain> smallest_;  // asked for where nothing fits
 };
@@ -355,7 +361,7 @@ Status try_one_way(const ir::Step& imported, passes::Options options, const cost
                    const SearchOptions& asked, int whole, Orders& orders, SearchResult& best) {
   const passes::Recompute way = options.recompute;
   options.reduction_order = best.options.reduction_order;
-  Search search(imported, options, cost, asked, whole, orders[options.reduction_order]);
+  Search search(imported, options, cost, asked, whole, orders[options.reduction_order], false);
   if (way == passes::Recompute::Off) {
     DC_ASSIGN_OR_RETURN(const bool hopeless, search.nothing_can_fit());
     if (hopeless) return {};

@@ -102,7 +102,11 @@ Result<ir::Step> ScheduledSteps::made(const Candidate& candidate) {
   const passes::Options options = options_for(candidate.planned);
   bool is_last = true;  // what `step` is
   for (bool keeps = true; done < end; ++done) {
-    DC_ASSIGN_OR_RETURN(const passes::Change change, apply(step, {chain[done]}, options));
+    DC_ASSIGN_OR_RETURN(
+        const passes::Change change,
+        makes_exchanges(*chain[done].pass)
+            ? exchange(step, chain[done], key_of({from_begin(done), candidate.planned}), options)
+            : apply(step, {chain[done]}, options));
     is_last = is_last && change == passes::Change::No;
     // The next candidates change this chain further on, or here again; keep-jointly takes as long
     // as all other passes.
@@ -237,7 +241,8 @@ passes::KnownRecompute& ScheduledSteps::known_recompute(const Chain& chain,
                                                         const SharedStep& step) {
   std::unique_ptr<StepStore::BeforeRecompute>& found =
       known_.before_recompute[passes::print(chain)];
-  if (!found) found.reset(new StepStore::BeforeRecompute{step, {*step, cost_}});
+  const int64_t whole = options_.memory() ? options_.memory()->v : INT64_MAX;
+  if (!found) found.reset(new StepStore::BeforeRecompute{step, {*step, cost_, whole}});
   return found->known;
 }
 
@@ -256,6 +261,21 @@ Result<passes::Change> ScheduledSteps::apply(ir::Step& step, const Chain& chain,
     if (change == passes::Change::Yes) total = change;
   }
   return total;
+}
+
+Result<passes::Change> ScheduledSteps::exchange(ir::Step& step, const PassCall& call,
+                                                const std::string& before,
+                                                const passes::Options& options) {
+  const std::string key = before + " planned " +
+                          (options.memory() ? std::to_string(options.memory()->v) : std::string());
+  const int64_t count = call.argument.value_or(INT64_MAX);
+  const auto known = known_.kept_nothing.find(key);
+  if (known != known_.kept_nothing.end() && known->second <= count) return passes::Change::No;
+  DC_ASSIGN_OR_RETURN(const passes::Change change, apply(step, {call}, options));
+  const bool is_of_both =
+      call.pass->name == "keep-jointly" && options.recompute != passes::Recompute::Full;
+  if (change == passes::Change::No && is_of_both) known_.kept_nothing[key] = count;
+  return change;
 }
 
 int64_t live_bytes(const ir::Step& step, const cost::CostModel& cost) {

@@ -60,6 +60,8 @@ struct StepStore {
   std::map<std::string, int64_t> state_bytes;                                // by stage
   // By what made the step after recompute, and whether passes behind it update early.
   std::map<std::pair<std::string, bool>, LiveFloor> floors;
+  // By what made the step before them: the fewest exchanges of both that kept nothing.
+  std::map<std::string, int64_t> kept_nothing;
   layout::KnownArenas arenas;
 };
 
@@ -120,6 +122,10 @@ class ScheduledSteps {
   base::Result<passes::Change> apply(ir::Step& step, const passes::Chain& chain,
                                      const passes::Options& options,
                                      passes::KnownRecompute* recompute = nullptr);
+  // Where some exchanges kept nothing, more of them, or of parameters alone, are taken to keep
+  // nothing. `before`: key of the step.
+  base::Result<passes::Change> exchange(ir::Step& step, const passes::PassCall& call,
+                                        const std::string& before, const passes::Options& options);
 
   const ir::Step& imported_;
   const passes::Options& options_;

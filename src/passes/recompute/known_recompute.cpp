@@ -4,7 +4,8 @@
 
 namespace dc::passes {
 
-KnownRecompute::KnownRecompute(const ir::Step& step, const cost::CostModel& cost) {
+KnownRecompute::KnownRecompute(const ir::Step& step, const cost::CostModel& cost, int64_t whole)
+    : whole_(whole) {
   for (const ir::Program& program : step.programs)
     programs_.emplace_back(step, program.graph, cost);
 }

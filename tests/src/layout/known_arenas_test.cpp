@@ -51,11 +51,12 @@ TEST(KnownArenas, ForgetsWhatWasNotAskedForLongest) {
   KnownArenas known;
   known.add(not_asked, 0, of(1));
   known.add(asked, 0, of(2));
-  for (int32_t i = 1; i < 40; ++i) {
-    known.add({{i, i, 64}}, 0, of(i));
+  for (int32_t i = 1; i < 8; ++i) {
+    known.add(Requests(300'000, {i, i, 64}), 0, of(i));
     EXPECT_EQ(known.find(asked, 0), 2);
   }
   EXPECT_FALSE(known.find(not_asked, 0));
+  EXPECT_TRUE(known.find(Requests(300'000, {2, 2, 64}), 0));
 }
 
 }  // namespace
