@@ -5,7 +5,10 @@ Not a program.
 
 import dataclasses
 
+from published_runs import TOLERANCE
+
 UNEXPLAINED, BOTH_GOOD = "unexplained", "ratio of two within 10 %"
+BETWEEN = "published: within 10 % of the line through the column's figures on both sides"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +45,8 @@ class Reasons:
         cell = self.base[runs][key]
         if cures := self._cures(runs, key):
             return Reason(_label(cures[0][0]), ", ".join(_figure(case, other) for case, other in cures))
+        if is_between(cell):
+            return Reason(BETWEEN, f"{cell.published / cell.between - 1:+.0%} from that line, ours {cell.off_between:+.0%}")
         return self._of_ratio(runs, cell) if cell.parts else Reason(UNEXPLAINED, UNEXPLAINED)
 
     def _cures(self, runs, key):
@@ -61,6 +66,11 @@ class Reasons:
         cell = self.base[runs][key]
         cures = [] if cell.good else self._cures(runs, key)
         return cures[0] if cures else (None, cell)
+
+
+def is_between(cell):
+    """Whether the figures on both sides of the published one say what ours says, and not what it says itself."""
+    return cell.between > 0 and abs(cell.off_between) <= TOLERANCE and abs(cell.published / cell.between - 1) > TOLERANCE / 2
 
 
 def _label(case):

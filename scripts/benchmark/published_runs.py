@@ -10,6 +10,7 @@ from published_fit import fit
 from published_plans import Job
 
 TOLERANCE = 0.10
+ACCUMULATED = (1, 1024)  # the shape of all runs with several micro-batches
 
 
 @dataclasses.dataclass
@@ -20,6 +21,7 @@ class Cell:
     ours: float
     seconds: float = 0.0  # published less ours, of a micro-batch
     parts: tuple = ()  # of a ratio: the keys of what is divided by what
+    between: float = 0.0  # what the same column's figures on both sides of it say; 0: there are none
 
     @property
     def off(self):
@@ -28,6 +30,10 @@ class Cell:
     @property
     def good(self):
         return abs(self.off) <= TOLERANCE
+
+    @property
+    def off_between(self):
+        return self.ours / self.between - 1
 
 
 class Runs:
@@ -87,18 +93,28 @@ class Runs:
         return step and step + (eager * job.accumulation if column in EAGER else 0.0)
 
     def _accumulated(self, plans, case, factors, row, eager):
-        shape, count, found = (1, 1024), row["micro_batches"], {}
+        shape, count, found = ACCUMULATED, row["micro_batches"], {}
         what = lambda column: f"{column}, {count} micro-batches"
         rates = {}
         for column in ("zero3", "zero3_compiled", "ps"):
             step = self._step(plans, case, case.job(self.model, shape, column, count), factors, column, eager)
             rates[column] = count * shape[0] * shape[1] / step
             lacking = shape[0] * shape[1] / row[column] - step / count
-            found[shape, what(column)] = Cell("accumulation", column, row[column], rates[column], lacking)
+            between = self._between(column, count)
+            found[shape, what(column)] = Cell("accumulation", column, row[column], rates[column], lacking, between=between)
         parts = ((shape, what("ps")), (shape, what("zero3")))
         gain = Cell("accumulation", "ps", row["ps"] / row["zero3"], rates["ps"] / rates["zero3"], parts=parts)
         found[shape, f"ps / zero3, {count} micro-batches"] = gain
         return found
+
+    def _between(self, column, count):
+        """Tokens per second by the column's published steps of half and of twice as many micro-batches, on a line."""
+        tokens = ACCUMULATED[0] * ACCUMULATED[1]
+        steps = {row["micro_batches"]: row["micro_batches"] * tokens / row[column] for row in self.accumulation}
+        steps[1] = self.seconds[ACCUMULATED][column]
+        if count // 2 not in steps or 2 * count not in steps:
+            return 0.0
+        return count * tokens / (steps[count // 2] + (steps[2 * count] - steps[count // 2]) / 3)
 
 
 class Offloading:

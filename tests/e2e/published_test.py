@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(ROOT, "scripts", "benchmark"))
 from published_cases import BASE, CHAINS, RATIOS, Case
 from published_fit import fit
 from published_plans import BUCKET_BYTES, Factors, Job, Plans, by_inductor
-from published_reasons import BOTH_GOOD, UNEXPLAINED, Reasons
+from published_reasons import BETWEEN, BOTH_GOOD, UNEXPLAINED, Reasons
 from published_runs import Cell, Offloading, Runs
 
 ARCHIVE = os.path.join(ROOT, "tests", "data", "llama_8b_cuda.pt2")
@@ -131,6 +131,16 @@ class Reason(unittest.TestCase):
         self.reasons.add(Case("slower b", "b is slower"), "runs", moved)
         self.assertEqual(self.label("a / b"), UNEXPLAINED)
 
+    def test_figures_on_both_sides_may_contradict_one(self):
+        found = {
+            (112, 120): BETWEEN,  # ours, the line
+            (112, 104): UNEXPLAINED,  # the published figure is near the line
+            (120, 108): UNEXPLAINED,  # ours is not
+        }
+        for (ours, line), label in found.items():
+            self.base[self.key("b")] = Cell("accumulation", "b", 100, ours, between=line)
+            self.assertEqual(self.label("b"), label)
+
     def test_what_is_there_to_compare_explains_nothing(self):
         self.reasons.add(Case("slower b", "b is slower", explains=""), "runs", {self.key("b"): Cell("throughput", "b", 100, 105)})
         self.assertEqual(self.label("b"), UNEXPLAINED)
@@ -155,6 +165,16 @@ class OffloadedPlans:
 
     def parameters(self, job):
         return 70e9
+
+
+class Accumulated(unittest.TestCase):
+    def test_the_line_goes_through_the_published_steps_on_both_sides(self):
+        with open(os.path.join(ROOT, "scripts", "benchmark", "deepcompile_h100.json")) as file:
+            runs = Runs("charts", json.load(file), "mixtral-8x7b")
+        cells = {what: cell for (_, what), cell in runs.cells(MadeUpPlans(), BASE, Factors()).items()}
+        # 1024 tokens at 625 a second and 4096 at 747: 1.638 s and 5.483, so 2.920 with two micro-batches, and 3.549 as published.
+        self.assertAlmostEqual(cells["ps, 2 micro-batches"].between, 2048 / 2.920, delta=0.5)
+        self.assertEqual(cells["ps, 16 micro-batches"].between, 0)
 
 
 class Offloaded(unittest.TestCase):
