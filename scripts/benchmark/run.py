@@ -8,7 +8,8 @@ Llamas of lab.py (4.0 and 31.6 million parameters). --half adds bfloat16 with fl
 names of the table, separated by semicolons.
 
 Prints a row for each side: step time (median of the rounds' medians, that of the calmest round, the fastest step, the spread between rounds), time from
-the process's start to the end of its first step, of ours also what of that is not the step (start and end of the processes), and the largest memory
+the process's start to the end of its first step, of ours also what of that is not the step (start and end of the processes) and to the first instruction
+(of a run with a trace, both by the monotonic clock), and the largest memory
 per rank in a run of three steps, as PSS and RSS. Then for each of ours and each of its peers the ratio of step times, each from its calmest round (the one with the least median).
 """
 
@@ -45,6 +46,7 @@ class Side:
     communication: list = dataclasses.field(default_factory=list)  # of ours: (ms in collectives, ms that compute waited)
     first: list = dataclasses.field(default_factory=list)  # seconds from the start to the end of the first step
     around: list = dataclasses.field(default_factory=list)  # of ours: seconds of those that are not the step
+    begun: list = dataclasses.field(default_factory=list)  # of ours: seconds from the start to the first instruction
     memory: tuple = (0.0, 0.0)  # the largest PSS and RSS of a rank in MiB
 
     def calmest(self):
@@ -163,10 +165,19 @@ class Run:
             labs.run(self.command(side, 0, 1), OMP_NUM_THREADS="1")
             side.first.append(time.perf_counter() - began)
             side.around.append(side.first[-1] - labs.read_steps(self.bench.path("metrics.jsonl"))[0]["step_ms"] / 1000)
+            side.begun.append(self.seconds_to_begin(side))
         else:
             row = json.loads(out.strip().splitlines()[-1])
             side.rounds.append(row["step_ms"])
             side.first.append(row["first_step_s"])
+
+    def seconds_to_begin(self, side):
+        trace = self.bench.path("trace.json")
+        began = time.monotonic()
+        labs.run([*self.command(side, 0, 1), "--trace", trace], OMP_NUM_THREADS="1")
+        with open(trace) as file:
+            events = json.load(file)["traceEvents"]
+        return min(event["ts"] for event in events if event["ph"] == "X") / 1e6 - began
 
     def remember(self, side):
         """Another run: reading a process's maps slows it down."""
@@ -178,15 +189,17 @@ def report(arguments, sides):
         f"{arguments.model}, 1 thread a rank, {arguments.rounds} alternating rounds of {arguments.steps} steps; "
         f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     )
-    print("| who | ranks | median step ms | of the calmest round | fastest | between rounds | to the first step s | around it ms | PSS MiB | RSS MiB |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print(
+        "| who | ranks | median step ms | of the calmest round | fastest | between rounds | to the first step s | around it ms | to the first instruction ms | PSS MiB | RSS MiB |"
+    )
+    print("|---" * 11 + "|")
     for side in sides:
         medians = [statistics.median(steps) for steps in side.rounds]
         pss, rss = side.memory
-        around = f"{1000 * min(side.around):.0f}" if side.around else ""
+        around, begun = (f"{1000 * min(times):.0f}" if times else "" for times in (side.around, side.begun))
         print(
             f"| {side.name} | {side.world} | {statistics.median(medians):.1f} | {side.calmest():.1f} | {min(min(steps) for steps in side.rounds):.1f} | "
-            f"{max(medians) - min(medians):.1f} | {min(side.first):.3f} | {around} | {pss:.0f} | {rss:.0f} |"
+            f"{max(medians) - min(medians):.1f} | {min(side.first):.3f} | {around} | {begun} | {pss:.0f} | {rss:.0f} |"
         )
     named = {side.name: side for side in sides}
     for side in sides:
