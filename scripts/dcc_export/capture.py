@@ -6,7 +6,6 @@ are expanded but pairs such as log_softmax / its backward stay whole.
 
 import contextlib
 import functools
-import os
 import traceback
 
 import torch
@@ -18,7 +17,7 @@ from .bags import by_rows
 from .data_attribute import assignable_data, take_back
 from .decompositions import as_kernels
 from .dropouts import by_elements
-from .errors import ExportError, first_line
+from .errors import ExportError, Unexplained, first_line, own_line
 from .forwards import replaced_forwards
 from .left_out import HOOK_CURE, LeftOut, Untouched, noticed, require_no_backward_hooks
 from .margins import by_margins
@@ -184,7 +183,7 @@ def _capture(step, flat_inputs, root):
         except ExportError:
             raise
         except Exception as error:
-            raise ExportError(_tracing_failed(error, step, root)) from error
+            raise _tracing_failed(error, step, root) from error
         traced.require_kept()
         step.left_out.written_again |= written_again(joint.graph_module, traced.names)
         return joint.graph_module, traced.names
@@ -209,11 +208,9 @@ def _with_mark(forward, fqn):
 def _tracing_failed(error, step, root):
     first, kind = first_line(error), type(error).__name__
     if "Please convert all Tensors to FakeTensors" in first:
-        return _unregistered_tensor(step, root)
-    cure = "make the forward free of Python branches on tensor values"
-    if kind in ("KeyError", "AssertionError", "NotImplementedError", "AttributeError"):
-        cure = "eager PyTorch may run this where its tracing does not; write this line with other operators"
-    if kind in ("DataDependentOutputException", "DynamicOutputShapeException"):
+        return ExportError(_unregistered_tensor(step, root))
+    cure = None
+    if kind in ("DataDependentOutputException", "DynamicOutputShapeException", "GuardOnDataDependentSymNode"):
         cure = "a value of a tensor decides control flow or a shape; use a static formulation (for masks pass a ready 4-D mask, for experts a fixed capacity)"
     elif "modified by an inplace operation" in first and step.left_out.replaced:
         name = min(step.left_out.replaced)
@@ -221,6 +218,8 @@ def _tracing_failed(error, step, root):
         cure = f"compute with {name}.clone() there, and replace {name} as before"
     elif "modified by an inplace operation" in first:
         cure = "PyTorch cannot run this backward either; write to a copy, for example with .clone()"
+    elif "derivative for " in first:
+        cure = "PyTorch has none either; use another operator, or detach() what it reads"
     elif "post accumulate grad hooks" in first:
         cure = f"an exported step has no gradient hooks of parameters; {HOOK_CURE}"
     elif "Cannot backprop through mirrored meta" in first:
@@ -237,16 +236,10 @@ def _tracing_failed(error, step, root):
         cure = "the forward writes to a tensor that is not registered with the module, or keeps one in an attribute; register a buffer and write to it in place"
     elif "in tensor_tracker" in first:
         cure = "the forward reads a tensor that an earlier call left in an attribute; register a buffer and write to it in place"
-    return f"tracing failed with {kind}{'' if first == kind else ': ' + first}{_own_line(error)}; {cure}"
-
-
-def _own_line(error):
-    """ " (FILE:LINE: CODE)" of the innermost call outside of PyTorch and of this package; empty if there is none."""
-    ours = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.abspath(__file__)) + os.sep)
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((*ours, "<"))]
-    if not frames:
-        return ""
-    return f" in {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}: {frames[-1].line}"
+    known = cure is not None
+    cure = cure or "eager PyTorch may run this where its tracing does not; write this line with other operators"
+    line = own_line(traceback.extract_tb(error.__traceback__))
+    return (ExportError if known else Unexplained)(f"tracing failed with {kind}{'' if first == kind else ': ' + first}{line}; {cure}")
 
 
 def _unregistered_tensor(step, root):
