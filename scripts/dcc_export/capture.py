@@ -1,6 +1,6 @@
 """Traces a StepModule into one joint forward + loss + backward graph.
 
-Uses AOTAutograd's joint export with an empty Python decomposition table, so composite operators
+Uses AOTAutograd's joint export with a Python decomposition table that is almost empty, so composite operators
 are expanded but pairs such as log_softmax / its backward stay whole.
 """
 
@@ -15,10 +15,11 @@ from torch.fx.traceback import annotate, preserve_node_meta
 
 from .bags import by_rows
 from .data_attribute import assignable_data, take_back
-from .decompositions import as_kernels
+from .decompositions import as_kernels, table
 from .dropouts import by_elements
 from .errors import ExportError, Unexplained, first_line, own_line
 from .forwards import replaced_forwards
+from .known_values import known_values
 from .left_out import HOOK_CURE, LeftOut, Untouched, noticed, require_no_backward_hooks
 from .margins import by_margins
 from .places import Places
@@ -175,11 +176,12 @@ def _capture(step, flat_inputs, root):
         stack.enter_context(by_rows())
         stack.enter_context(by_margins())
         stack.enter_context(as_kernels())
+        stack.enter_context(known_values())
         stack.enter_context(plain_calls())
         try:
             traced = TracedStep(step, root)
             stack.callback(traced.take_back)
-            joint = aot_export_joint_with_descriptors(stack, traced, tuple(flat_inputs), decompositions={})
+            joint = aot_export_joint_with_descriptors(stack, traced, tuple(flat_inputs), decompositions=table())
         except ExportError:
             raise
         except Exception as error:
