@@ -9,11 +9,12 @@ import functools
 import traceback
 
 import torch
-from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput, ParamAOTInput
+from torch._functorch._aot_autograd.descriptors import BufferAOTInput, InputMutationAOTOutput, ParamAOTInput
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx.traceback import annotate, preserve_node_meta
 
 from .bags import by_rows
+from .constant_masks import DEPENDENT, ConstantMasks
 from .data_attribute import assignable_data, take_back
 from .decompositions import as_kernels, table
 from .dropouts import by_elements
@@ -52,8 +53,9 @@ class TracedStep(torch.nn.Module):
     hooks of tensors, autograd functions and checkpoints read the module again; `take_back()` ends that.
     """
 
-    def __init__(self, step, root):
+    def __init__(self, step, root, knows_buffers):
         super().__init__()
+        self._knows_buffers = knows_buffers
         self._lending, self._lent, self._set_data = contextlib.ExitStack(), {}, {}
         self._user = (step, Places(step))  # in a tuple: not a submodule
         self._root = root
@@ -73,7 +75,7 @@ class TracedStep(torch.nn.Module):
         self._lent = lent
         self._lending.enter_context(places.holding(lent))
         self._set_data = self._lending.enter_context(assignable_data())
-        with noticed(step.left_out):
+        with noticed(step.left_out), self._constant_masks(lent):
             loss = step(*tensors)
         parameters.require()
         for fqn, module in step.named_modules():
@@ -93,6 +95,16 @@ class TracedStep(torch.nn.Module):
         # An input, or a view of one, has no backward to start from.
         own = loss._is_view() or any(loss is tensor for tensor in lent.values())
         return loss.clone() if own else loss
+
+    @contextlib.contextmanager
+    def _constant_masks(self, lent):
+        if not self._knows_buffers:
+            yield
+            return
+        step, places = self._user
+        with ConstantMasks({lent[name]: (strip(name, self._root), value) for name, value in places.buffers.items()}) as masks:
+            yield
+        step.left_out.deciding |= masks.used
 
     def _require_apart(self, held, new):
         """Raises ExportError if a tensor of `new` {name: tensor}, which the forward put there, lies in the memory of another of `held` after it: in
@@ -148,22 +160,43 @@ def _write_back(name, lent, now, is_buffer):
 def capture_joint(step, flat_inputs, root):
     """Returns (joint GraphModule, names): `names` maps what its descriptors call parameters and
     buffers to their first names in the step. Frozen parameters that the forward writes to are
-    buffers of `step` from then on."""
-    joint, names = _capture(step, flat_inputs, root)
+    buffers of `step` from then on. Where values decide something, a second trace knows those of buffers."""
+    knows_buffers = False
+    try:
+        joint, names = _capture(step, flat_inputs, root, knows_buffers)
+    except ExportError as error:
+        if not isinstance(error.__cause__, DEPENDENT):
+            raise
+        knows_buffers = True
+        joint, names = _capture(step, flat_inputs, root, knows_buffers)
     frozen = [name for name in _written_parameters(joint, names) if not step.get_parameter(name).requires_grad]
-    if not frozen:
-        return joint, names
-    step.written_parameters += frozen
-    return _capture(step, flat_inputs, root)
+    if frozen:
+        step.written_parameters += frozen
+        joint, names = _capture(step, flat_inputs, root, knows_buffers)
+    _require_kept_values(joint, names, step, root)
+    return joint, names
+
+
+def _require_kept_values(joint, names, step, root):
+    """Raises ExportError if the forward writes a buffer by whose values the trace has decided something."""
+    for name in sorted({strip(name, root) for name in _written(joint, names, BufferAOTInput)} & step.left_out.deciding):
+        raise ExportError(
+            f"the values of buffer {name} decide a shape or a choice in the forward, which also writes it; an exported step has the shapes of the first step: "
+            "use a static formulation, or a buffer that stays as it is"
+        )
 
 
 def _written_parameters(joint, names):
+    return _written(joint, names, ParamAOTInput)
+
+
+def _written(joint, names, kind):
     (outputs,) = [n for n in joint.graph.nodes if n.op == "output"]
     mutated = [d.mutated_input for d in outputs.meta["desc"] if isinstance(d, InputMutationAOTOutput)]
-    return [names[m.target] for m in mutated if isinstance(m, ParamAOTInput)]
+    return [names[m.target] for m in mutated if isinstance(m, kind)]
 
 
-def _capture(step, flat_inputs, root):
+def _capture(step, flat_inputs, root, knows_buffers):
     from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 
     step.left_out = LeftOut()
@@ -179,7 +212,7 @@ def _capture(step, flat_inputs, root):
         stack.enter_context(known_values())
         stack.enter_context(plain_calls())
         try:
-            traced = TracedStep(step, root)
+            traced = TracedStep(step, root, knows_buffers)
             stack.callback(traced.take_back)
             joint = aot_export_joint_with_descriptors(stack, traced, tuple(flat_inputs), decompositions=table())
         except ExportError:

@@ -38,7 +38,7 @@ class DynamicDims:
         from torch._dynamo.source import ConstantSource
         from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
-        self.env = ShapeEnv()
+        self.env = ShapeEnv(allow_dynamic_output_shape_ops=False)
         mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
         self.fakes = []
         for index, example in enumerate(self.examples):

@@ -15,6 +15,24 @@ import running
 from export_case import ExportError, export_train_step
 from reference import relative
 
+ROWS = [True, False, True, True, False, False]
+
+
+def written(h):
+    """Through a view, and by masks."""
+    h, chosen = h.clone(), torch.zeros(6, 6).bool()
+    view = chosen[1:]
+    view[2], chosen[0, 3], chosen[torch.eye(6).bool()] = True, True, True
+    h[chosen] = h[0, 0] * 2
+    h[torch.tensor(ROWS)] = h[:3] * 3
+    return h
+
+
+def pairs(h):
+    i, j = torch.where(torch.ones(6, 6).tril(-1).bool())
+    return h[i] * h[j]
+
+
 DTYPES = {torch.float32: 1e-5, torch.bfloat16: 2e-2}  # how near dcrun comes, relative
 # {name: function of h [6, 6]}
 FUNCTIONS = {
@@ -30,6 +48,11 @@ FUNCTIONS = {
     "cov": lambda h: torch.cov(h) + h[:4].T.cov(correction=0) + h[0].cov(),
     "corrcoef": lambda h: h.corrcoef() * torch.corrcoef(h.T),
     "combinations": lambda h: torch.combinations(h[0]).sum(0).prod() + torch.combinations(h[1], 3, with_replacement=True).prod(1),
+    "mask": lambda h: h[torch.ones(6, 6).triu(1).bool()],
+    "masks next to other indices": lambda h: h.view(2, 3, 6)[..., torch.tensor(ROWS)].sum() * h[torch.tensor(ROWS), torch.tensor([0, 1, 2])],
+    "masked_select": lambda h: h.masked_select(torch.ones(6, 6).triu().bool()).sum() + torch.masked_select(h, torch.tensor(ROWS)),
+    "written where a mask is": written,
+    "places of a mask": pairs,
 }
 
 
@@ -77,6 +100,60 @@ class RewrittenTest(unittest.TestCase):
             with self.subTest(name):
                 module, x = made(torch.float32, function)
                 export_train_step(module.to("meta"), x, running.fresh(".pt2"), headless=True)
+
+    def test_masks_of_buffers(self):
+        def exported(function, **options):
+            module, x = made(torch.float32, lambda h: function(module, h))
+            module.register_buffer("mask", torch.tensor(ROWS))
+            return export_train_step(module, x, running.fresh(".pt2"), **options)
+
+        def twice(m, h):
+            chosen = h[m.mask]
+            m.mask.logical_not_()
+            return chosen
+
+        def before(m, h):
+            m.mask = ~m.mask
+            return h[m.mask]
+
+        note = "the values of buffer mask decide a shape or a choice in the forward, and the step holds what they are now"
+        for function in (
+            lambda m, h: h[m.mask] * h[:, ~m.mask].sum(),
+            lambda m, h: h * m.mask.sum().item() if m.mask.any() else h,
+            lambda m, h: h[m.mask.clone().logical_not_()],
+        ):
+            report = exported(function, eval=True)
+            self.assertIn("equal eager exactly", report.check)
+            self.assertEqual([found[: len(note)] for found in report.notes], [note])
+        self.assertIn("equal eager exactly", exported(lambda m, h: h[:, m.mask], dynamic_shapes={"x": {0: "batch"}}).check)
+        for function in (twice, before):
+            with self.assertRaisesRegex(ExportError, "the values of buffer mask decide .* which also writes it"):
+                exported(function)
+
+    def test_masks_that_are_not_constant(self):
+        def filled(h, write):
+            kept = torch.zeros(6)
+            write(kept, h.detach()[0])
+            return h[kept > 0]
+
+        def by_data(kept, row):
+            kept.data = row
+
+        def by_view(kept, row):
+            kept.view(2, 3)[0] = row[:3]
+
+        for name, function in {
+            "values": lambda h: h[h > 0],
+            "random": lambda h: h[torch.rand(6) > 0.5],
+            "item": lambda h: filled(h, lambda kept, row: kept.__setitem__(0, row[0])),
+            "out": lambda h: filled(h, lambda kept, row: torch.add(row, 1, out=kept)),
+            "view": lambda h: filled(h, by_view),
+            "detached": lambda h: filled(h, lambda kept, row: kept.detach().copy_(row)),
+            "in data": lambda h: filled(h, lambda kept, row: kept.data.copy_(row)),
+            "data": lambda h: filled(h, by_data),
+        }.items():
+            with self.subTest(name), self.assertRaisesRegex(ExportError, "a value of a tensor decides control flow or a shape"):
+                export_train_step(*made(torch.float32, function), running.fresh(".pt2"), check=False)
 
     def test_what_pytorch_refuses(self):
         for function in (lambda h: torch.quantile(h, 1.5), lambda h: torch.combinations(h), lambda h: h.int().rot90(1, (0, 0)) * h):
