@@ -46,12 +46,15 @@ class ConstantMasks(TorchFunctionMode):
         try:
             result = func(*args, **kwargs)
         except DEPENDENT:
+            computed = _computed(func, args, kwargs, values)
+            if computed is None:
+                raise
             self.used |= names
-            return _constant(_computed(func, args, kwargs, values))
+            return _constant(computed[0])
         results, written = _tensors(result), [tensor._version for tensor in tensors] != versions
-        made = _tensors(_computed(func, args, kwargs, values)) if results or written else []
-        if len(made) == len(results):  # not so where numbers were drawn
-            for tensor, value in (*zip(tensors, values), *zip(results, made)):
+        computed = _computed(func, args, kwargs, values) if results or written else None
+        if computed is not None:
+            for tensor, value in (*zip(tensors, values), *zip(results, _tensors(computed), strict=True)):
                 self._learn(tensor, value, names)
         return result
 
@@ -90,7 +93,7 @@ class ConstantMasks(TorchFunctionMode):
 
 
 def _computed(func, args, kwargs, values):
-    """What `func` gives of known values; None if it draws numbers."""
+    """[what `func` gives of known values]; None if it draws numbers."""
     values = iter(values)
     args, kwargs = tree_map(lambda leaf: next(values) if isinstance(leaf, torch.Tensor) else leaf, (args, kwargs))
     generator = torch.default_generator
@@ -98,7 +101,7 @@ def _computed(func, args, kwargs, values):
         before = generator.get_state()
         result = func(*args, **kwargs)
         if torch.equal(generator.get_state(), before):
-            return result
+            return [result]
         generator.set_state(before)
         return None
 

@@ -145,6 +145,7 @@ class RewrittenTest(unittest.TestCase):
         for name, function in {
             "values": lambda h: h[h > 0],
             "random": lambda h: h[torch.rand(6) > 0.5],
+            "made random": lambda h: h[torch.ones(6).uniform_() > 0.5],
             "item": lambda h: filled(h, lambda kept, row: kept.__setitem__(0, row[0])),
             "out": lambda h: filled(h, lambda kept, row: torch.add(row, 1, out=kept)),
             "view": lambda h: filled(h, by_view),
