@@ -14,6 +14,7 @@ from .as_traced import require_as_traced
 from .capture import capture_joint, strip
 from .complex_pairs import remove_complex
 from .dynamic import DynamicDims
+from .eager import own_faults_first, run_by_pytorch
 from .errors import CHECK_FAILED, ExportError, explained
 from .evaluation import ENTRY, evaluation_text, trace_evaluation
 from .guard import unchanged
@@ -221,13 +222,17 @@ def _trace(export):
 
 def _trace_training(export, tensors):
     step, root, dims = export.step, export.root, export.dims
-    with torch.random.fork_rng(devices=[]):
+    with _own_faults_first(export), torch.random.fork_rng(devices=[]):
         torch.manual_seed(export.seed)
         joint, state_names = capture_joint(step, tensors, root)
     with explained("making the graph of the step"):
         remove_complex(joint, {own: strip(first, root) for own, first in state_names.items()})
         program = ProgramBuilder(joint, state_names, step, export.names, find_aliases(step, root), root).build()
         return program, to_exported_program(program, dims.examples if dims else tensors, dims.ranges() if dims else {})
+
+
+def _own_faults_first(export):
+    return own_faults_first(export.step, export.examples, export.seed) if export.can_run else contextlib.nullcontext()
 
 
 def _describe(export, program, roles, initializers):
@@ -242,7 +247,7 @@ def _describe(export, program, roles, initializers):
         "aliases": find_aliases(step, root),
         "initializers": _initializers(step, program, root, initializers),
     }
-    with unchanged(export.module):
+    with unchanged(export.module), run_by_pytorch():
         describe_labels(step, export.examples, description["inputs"], export.can_run, export.seed)
     return description | (export.dims.description() if export.dims else {})
 
@@ -263,7 +268,7 @@ def _write_checked(export, traced, description, path, write_state):
     lines = []
 
     def verify(partial):
-        with explained("the check of the archive, on the example and on inputs that it drew,", _DRAWN, CHECK_FAILED):
+        with explained("the check of the archive, on the example and on inputs that it drew,", _DRAWN, CHECK_FAILED), _own_faults_first(export):
             result = check_export(export, partial, description)
         if not result.passed:
             raise ExportError(f"{result.line}; {path} is not written", CHECK_FAILED)

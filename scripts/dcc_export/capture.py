@@ -1,25 +1,26 @@
 """Traces a StepModule into one joint forward + loss + backward graph.
 
-Uses AOTAutograd's joint export with an empty Python decomposition table, so composite operators
+Uses AOTAutograd's joint export with a Python decomposition table that is almost empty, so composite operators
 are expanded but pairs such as log_softmax / its backward stay whole.
 """
 
 import contextlib
 import functools
-import os
 import traceback
 
 import torch
-from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput, ParamAOTInput
+from torch._functorch._aot_autograd.descriptors import BufferAOTInput, InputMutationAOTOutput, ParamAOTInput
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx.traceback import annotate, preserve_node_meta
 
 from .bags import by_rows
+from .constant_masks import DEPENDENT, ConstantMasks
 from .data_attribute import assignable_data, take_back
-from .decompositions import as_kernels
+from .decompositions import as_kernels, table
 from .dropouts import by_elements
-from .errors import ExportError, first_line
+from .errors import ExportError, Unexplained, first_line, own_line
 from .forwards import replaced_forwards
+from .known_values import known_values
 from .left_out import HOOK_CURE, LeftOut, Untouched, noticed, require_no_backward_hooks
 from .margins import by_margins
 from .places import Places
@@ -52,8 +53,9 @@ class TracedStep(torch.nn.Module):
     hooks of tensors, autograd functions and checkpoints read the module again; `take_back()` ends that.
     """
 
-    def __init__(self, step, root):
+    def __init__(self, step, root, knows_buffers):
         super().__init__()
+        self._knows_buffers = knows_buffers
         self._lending, self._lent, self._set_data = contextlib.ExitStack(), {}, {}
         self._user = (step, Places(step))  # in a tuple: not a submodule
         self._root = root
@@ -73,7 +75,7 @@ class TracedStep(torch.nn.Module):
         self._lent = lent
         self._lending.enter_context(places.holding(lent))
         self._set_data = self._lending.enter_context(assignable_data())
-        with noticed(step.left_out):
+        with noticed(step.left_out), self._constant_masks(lent):
             loss = step(*tensors)
         parameters.require()
         for fqn, module in step.named_modules():
@@ -93,6 +95,16 @@ class TracedStep(torch.nn.Module):
         # An input, or a view of one, has no backward to start from.
         own = loss._is_view() or any(loss is tensor for tensor in lent.values())
         return loss.clone() if own else loss
+
+    @contextlib.contextmanager
+    def _constant_masks(self, lent):
+        if not self._knows_buffers:
+            yield
+            return
+        step, places = self._user
+        with ConstantMasks({lent[name]: (strip(name, self._root), value) for name, value in places.buffers.items()}) as masks:
+            yield
+        step.left_out.deciding |= masks.used
 
     def _require_apart(self, held, new):
         """Raises ExportError if a tensor of `new` {name: tensor}, which the forward put there, lies in the memory of another of `held` after it: in
@@ -148,22 +160,43 @@ def _write_back(name, lent, now, is_buffer):
 def capture_joint(step, flat_inputs, root):
     """Returns (joint GraphModule, names): `names` maps what its descriptors call parameters and
     buffers to their first names in the step. Frozen parameters that the forward writes to are
-    buffers of `step` from then on."""
-    joint, names = _capture(step, flat_inputs, root)
+    buffers of `step` from then on. Where values decide something, a second trace knows those of buffers."""
+    knows_buffers = False
+    try:
+        joint, names = _capture(step, flat_inputs, root, knows_buffers)
+    except ExportError as error:
+        if not isinstance(error.__cause__, DEPENDENT):
+            raise
+        knows_buffers = True
+        joint, names = _capture(step, flat_inputs, root, knows_buffers)
     frozen = [name for name in _written_parameters(joint, names) if not step.get_parameter(name).requires_grad]
-    if not frozen:
-        return joint, names
-    step.written_parameters += frozen
-    return _capture(step, flat_inputs, root)
+    if frozen:
+        step.written_parameters += frozen
+        joint, names = _capture(step, flat_inputs, root, knows_buffers)
+    _require_kept_values(joint, names, step, root)
+    return joint, names
+
+
+def _require_kept_values(joint, names, step, root):
+    """Raises ExportError if the forward writes a buffer by whose values the trace has decided something."""
+    for name in sorted({strip(name, root) for name in _written(joint, names, BufferAOTInput)} & step.left_out.deciding):
+        raise ExportError(
+            f"the values of buffer {name} decide a shape or a choice in the forward, which also writes it; an exported step has the shapes of the first step: "
+            "use a static formulation, or a buffer that stays as it is"
+        )
 
 
 def _written_parameters(joint, names):
+    return _written(joint, names, ParamAOTInput)
+
+
+def _written(joint, names, kind):
     (outputs,) = [n for n in joint.graph.nodes if n.op == "output"]
     mutated = [d.mutated_input for d in outputs.meta["desc"] if isinstance(d, InputMutationAOTOutput)]
-    return [names[m.target] for m in mutated if isinstance(m, ParamAOTInput)]
+    return [names[m.target] for m in mutated if isinstance(m, kind)]
 
 
-def _capture(step, flat_inputs, root):
+def _capture(step, flat_inputs, root, knows_buffers):
     from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 
     step.left_out = LeftOut()
@@ -176,15 +209,16 @@ def _capture(step, flat_inputs, root):
         stack.enter_context(by_rows())
         stack.enter_context(by_margins())
         stack.enter_context(as_kernels())
+        stack.enter_context(known_values())
         stack.enter_context(plain_calls())
         try:
-            traced = TracedStep(step, root)
+            traced = TracedStep(step, root, knows_buffers)
             stack.callback(traced.take_back)
-            joint = aot_export_joint_with_descriptors(stack, traced, tuple(flat_inputs), decompositions={})
+            joint = aot_export_joint_with_descriptors(stack, traced, tuple(flat_inputs), decompositions=table())
         except ExportError:
             raise
         except Exception as error:
-            raise ExportError(_tracing_failed(error, step, root)) from error
+            raise _tracing_failed(error, step, root) from error
         traced.require_kept()
         step.left_out.written_again |= written_again(joint.graph_module, traced.names)
         return joint.graph_module, traced.names
@@ -209,11 +243,9 @@ def _with_mark(forward, fqn):
 def _tracing_failed(error, step, root):
     first, kind = first_line(error), type(error).__name__
     if "Please convert all Tensors to FakeTensors" in first:
-        return _unregistered_tensor(step, root)
-    cure = "make the forward free of Python branches on tensor values"
-    if kind in ("KeyError", "AssertionError", "NotImplementedError", "AttributeError"):
-        cure = "eager PyTorch may run this where its tracing does not; write this line with other operators"
-    if kind in ("DataDependentOutputException", "DynamicOutputShapeException"):
+        return ExportError(_unregistered_tensor(step, root))
+    cure = None
+    if kind in ("DataDependentOutputException", "DynamicOutputShapeException", "GuardOnDataDependentSymNode"):
         cure = "a value of a tensor decides control flow or a shape; use a static formulation (for masks pass a ready 4-D mask, for experts a fixed capacity)"
     elif "modified by an inplace operation" in first and step.left_out.replaced:
         name = min(step.left_out.replaced)
@@ -221,6 +253,8 @@ def _tracing_failed(error, step, root):
         cure = f"compute with {name}.clone() there, and replace {name} as before"
     elif "modified by an inplace operation" in first:
         cure = "PyTorch cannot run this backward either; write to a copy, for example with .clone()"
+    elif "derivative for " in first:
+        cure = "PyTorch has none either; use another operator, or detach() what it reads"
     elif "post accumulate grad hooks" in first:
         cure = f"an exported step has no gradient hooks of parameters; {HOOK_CURE}"
     elif "Cannot backprop through mirrored meta" in first:
@@ -237,16 +271,10 @@ def _tracing_failed(error, step, root):
         cure = "the forward writes to a tensor that is not registered with the module, or keeps one in an attribute; register a buffer and write to it in place"
     elif "in tensor_tracker" in first:
         cure = "the forward reads a tensor that an earlier call left in an attribute; register a buffer and write to it in place"
-    return f"tracing failed with {kind}{'' if first == kind else ': ' + first}{_own_line(error)}; {cure}"
-
-
-def _own_line(error):
-    """ " (FILE:LINE: CODE)" of the innermost call outside of PyTorch and of this package; empty if there is none."""
-    ours = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.abspath(__file__)) + os.sep)
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((*ours, "<"))]
-    if not frames:
-        return ""
-    return f" in {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}: {frames[-1].line}"
+    known = cure is not None
+    cure = cure or "eager PyTorch may run this where its tracing does not; write this line with other operators"
+    line = own_line(traceback.extract_tb(error.__traceback__))
+    return (ExportError if known else Unexplained)(f"tracing failed with {kind}{'' if first == kind else ': ' + first}{line}; {cure}")
 
 
 def _unregistered_tensor(step, root):

@@ -3,10 +3,12 @@
 A `FakeTensorMode` with a `ShapeEnv` gives the named dims of the examples symbols; all else stays as it is.
 """
 
+import traceback
+
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from .errors import USAGE, ExportError
+from .errors import USAGE, ExportError, own_line
 
 
 class DynamicDims:
@@ -36,7 +38,7 @@ class DynamicDims:
         from torch._dynamo.source import ConstantSource
         from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
-        self.env = ShapeEnv()
+        self.env = ShapeEnv(allow_dynamic_output_shape_ops=False)
         mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
         self.fakes = []
         for index, example in enumerate(self.examples):
@@ -60,9 +62,18 @@ class DynamicDims:
             size = self._size(places[0])
             expression = self.env.replace(size.node.expr) if isinstance(size, torch.SymInt) else size
             if not getattr(expression, "is_Symbol", False):
-                raise ExportError(f"dim {label!r} cannot be dynamic: the model needs it to be {expression}; leave it out")
+                raise ExportError(
+                    f"dim {label!r} cannot be dynamic: the model needs it to be {expression}{self._where_fixed(size)}; "
+                    "len(), int(), loops over a dim and numbers in the place of its size fix it, .shape does not: write that, or leave the dim out"
+                )
             found[label] = expression
         return found
+
+    def _where_fixed(self, size):
+        """The line of the model that fixed a size, as `own_line` has it; empty where PyTorch's own code did."""
+        symbols = size.node._expr.free_symbols if isinstance(size, torch.SymInt) else set()
+        fixed = [guard.sloc.framework_loc for guard in self.env.guards if guard.expr.free_symbols & symbols][-1:]
+        return own_line([place for place in fixed if isinstance(place, traceback.FrameSummary)])
 
     def ranges(self):
         """{symbol: ValueRanges} of the dims."""

@@ -23,6 +23,10 @@ class ExportError(Exception):
         self.exit_code = exit_code
 
 
+class Unexplained(ExportError):
+    """Tracing failed with something that this package does not know: the module itself may be at fault."""
+
+
 @contextlib.contextmanager
 def explained(what, cure=REPORT_IT, exit_code=OUR_BUG):
     """An exception that is no sentence for users, of PyTorch's export or of ours, becomes one: `what` failed with it. Those of the
@@ -48,6 +52,15 @@ def first_line(error):
     """The first line of what an exception says; the name of its type where it says nothing."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+def own_line(frames):
+    """ " in FILE:LINE: CODE" of the last of `frames` outside of PyTorch and of this package; empty if there is none."""
+    import torch
+
+    others = tuple(os.path.dirname(os.path.abspath(path)) + os.sep for path in (torch.__file__, __file__))
+    frames = [f for f in frames if not f.filename.startswith((*others, "<"))]
+    return f" in {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}: {frames[-1].line}" if frames else ""
 
 
 def brief(error):

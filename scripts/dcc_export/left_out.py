@@ -31,6 +31,7 @@ class LeftOut:
     replaced: set = dataclasses.field(default_factory=set)  # buffers in whose place it puts other tensors
     seeds: set = dataclasses.field(default_factory=set)  # functions that set the state of random numbers
     ranks: set = dataclasses.field(default_factory=set)  # where the forward asks torch.distributed for ranks
+    deciding: set = dataclasses.field(default_factory=set)  # buffers whose values decide a shape or a choice
     autocasts: set = dataclasses.field(default_factory=set)  # for which devices it enters an autocast that may be enabled there
 
 
@@ -166,6 +167,10 @@ def notes_of(left_out):
             f"the forward asks torch.distributed for ranks ({', '.join(sorted(left_out.ranks)[:3])}): the step is that of one rank, and what PyTorch would "
             "exchange between ranks there, as losses over all ranks do, is not in it"
         )
+    notes += [
+        f"the values of buffer {name} decide a shape or a choice in the forward, and the step holds what they are now: with weights in which they differ, export again"
+        for name in sorted(left_out.deciding)
+    ]
     notes += [
         f"the forward enters a torch.autocast({device!r}) that was made before the export: if it is enabled on a GPU, the step is without it "
         "(autocast=torch.bfloat16 is the same for the whole forward)"

@@ -10,6 +10,7 @@ import torch
 
 from . import held_numbers
 from .capture import strip
+from .eager import run_by_pytorch
 from .errors import ExportError
 from .places import Places, copies
 
@@ -25,7 +26,7 @@ def require_repeatable(step, examples, root, seed):
     places, first, counted = Places(step), None, {}
     for run in range(_RUNS):
         drawn = _draws()
-        with torch.enable_grad(), torch.random.fork_rng(devices=[]), places.holding(copies(places.buffers)):
+        with run_by_pytorch(), torch.enable_grad(), torch.random.fork_rng(devices=[]), places.holding(copies(places.buffers)):
             torch.manual_seed(seed)
             loss = step(*[t.clone() for t in examples]).detach().double()
         first = loss if first is None else first

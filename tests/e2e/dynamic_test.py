@@ -190,6 +190,22 @@ class Refused(unittest.TestCase):
             export_train_step(Rows(), rows(6), path, dynamic_shapes={"x": {1: "width"}})
         self.assertFalse(os.path.exists(path))
 
+    def test_what_fixed_a_dim_is_said(self):
+        class Counted(Rows):
+            def forward(self, x, labels):
+                return super().forward(x.view(len(x), -1), labels)
+
+        class Numbered(Rows):
+            def forward(self, x, labels):
+                return super().forward(x + torch.zeros(6, 8), labels)
+
+        dims = {"x": {0: "batch"}, "labels": {0: "batch"}}
+        for kind, place in ((Counted, " in dynamic_test.py:.*x.view\\(len\\(x\\), -1\\)"), (Numbered, "")):
+            with self.assertRaisesRegex(
+                ExportError, f"'batch' cannot be dynamic: the model needs it to be 6{place}.*; len\\(\\), int\\(\\), .*\\.shape does not"
+            ):
+                export_train_step(kind(), rows(6), running.fresh(".pt2"), dynamic_shapes=dims)
+
 
 class Told(unittest.TestCase):
     def test_profile_is_of_the_bound_model(self):

@@ -123,7 +123,7 @@ class RefusalTest(ExportTest):
             return type(x) is torch.Tensor and not torch.equal(x, inputs[0])  # while it is traced, x is of another class
 
         self.refused("fails on inputs within their recorded ranges: RuntimeError; correct the ranges", Fails(is_drawn), inputs)
-        self.refused("tracing failed with RuntimeError in export_refusals_test.py", Fails(lambda x: True), inputs)
+        self.refused("the module itself fails in PyTorch with RuntimeError in export_refusals_test.py", Fails(lambda x: True), inputs)
         with unittest.mock.patch("torch.export.save", side_effect=RuntimeError()):
             self.refused("cannot write .*: RuntimeError; free space", Regression(), inputs, code=73)
 
@@ -279,9 +279,38 @@ class WhatToDoTest(ExportTest):
                 f"_to_copy.default in the module makes {kind}.*use another type", Scores(lambda m, s, kind=kind: s * s.detach().abs().to(kind).float())
             )
 
+    def test_modules_that_fail_in_pytorch(self):
+        """What PyTorch says of them, whether their trace fails too or only its kernels see it, in the forward or the backward."""
+        x, _ = score_inputs()
+        for error, line, act in (
+            ("expected m1 and m2 to have the same dtype, but got: float != double", "s @ torch.eye", lambda m, s: s @ torch.eye(3).double()),
+            ("mixed dtype", "layer_norm", lambda m, s: nn.functional.layer_norm(s, (3,), torch.ones(3).double())),
+            ('"softmax_kernel_impl" not implemented for .Int', "s.int", lambda m, s: s + s.int().softmax(0)),
+            ("The size of tensor a", "torch.ones.2", lambda m, s: s + torch.ones(2)),
+            ("index 7 is out of bounds", "s.7", lambda m, s: s + s[7]),
+        ):
+            self.refused(f"^the module itself fails in PyTorch with .*{error}.* in export_refusals_test.py:.*{line}", Scores(act))
+
+        def squared(m, s):
+            return s + nn.functional.mse_loss(s, torch.ones(6, 3).long())
+
+        self.refused("^the module itself fails in PyTorch with RuntimeError: Found dtype Long but expected Float; correct it there$", Scores(squared))
+
+        class Tokens(Scores):
+            def forward(self, ids, labels):
+                return super().forward(nn.functional.one_hot(ids, 4).double().sum(1), labels[:, 0])
+
+        self.refused("^the module itself fails in PyTorch.*same dtype", Tokens(), (torch.zeros(6, 2).long(), torch.zeros(6, 2).long()))
+
+    def test_derivatives_that_do_not_exist(self):
+        for act in (lambda m, s: torch.nextafter(s, s + 1), lambda m, s: torch.heaviside(s, s)):
+            self.refused("tracing failed with .*derivative for .*; PyTorch has none either; use another operator, or detach", Scores(act))
+
     def test_an_error_without_a_sentence(self):
         def fails(m, s):
-            raise AssertionError
+            if type(s) is not torch.Tensor:  # while it is traced
+                raise AssertionError
+            return s
 
         self.refused("tracing failed with AssertionError in export_refusals_test.py:.*write this line with other operators", Scores(fails))
 
