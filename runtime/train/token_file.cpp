@@ -22,6 +22,15 @@ bool exists(const std::string& path) {
   return stat(path.c_str(), &info) == 0;
 }
 
+// A safetensors file begins with the size of its header, which is JSON.
+bool is_safetensors(std::span<const uint8_t> bytes, int64_t size) {
+  uint64_t header = 0;
+  if (bytes.size() < sizeof header + 2) return false;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  return header <= static_cast<uint64_t>(size) - sizeof header && bytes[8] == '{' &&
+         bytes[9] == '"';
+}
+
 bool is_text(std::span<const uint8_t> bytes) {
   return bytes.size() >= 2 * kFewestToJudge &&
          std::all_of(bytes.begin(), bytes.end(), [](uint8_t b) {
@@ -105,6 +114,8 @@ Status TokenFile::check_looks() const {
   constexpr std::string_view kNumpy = "\x93NUMPY";
   if (bytes.size() >= kNumpy.size() && std::memcmp(bytes.data(), kNumpy.data(), kNumpy.size()) == 0)
     return refuse("is a NumPy file with a header; write the plain numbers with array.tofile()");
+  if (is_safetensors(bytes, file_.size()))
+    return refuse("is a safetensors file; give it the suffix .safetensors");
   if (is_text(bytes)) {
     return refuse(
         "is text, not token numbers; tokenise it first and write the numbers as uint16, uint32 or "

@@ -331,6 +331,9 @@ TEST(TokenData, FilesOfSomethingElseAreRefused) {
   refused(
       folder.write("t.npy", "\x93NUMPY" + std::string(122, ' ') + counting_tokens<uint16_t>(99)),
       "NumPy");
+  const std::string header = R"({"tokens":{"dtype":"I64","shape":[2,4],"data_offsets":[0,64]}})";
+  const std::string size{static_cast<char>(header.size()), 0, 0, 0, 0, 0, 0, 0};
+  refused(folder.write("t.st", size + header + counting_tokens<int64_t>(8)), "safetensors");
 }
 
 TEST(TokenData, AFileCutShortIsAnErrorOfTheStepBefore) {
