@@ -78,16 +78,16 @@ class Recomputer {
     int64_t limit = std::max<int64_t>(0, budget - state_);
     DC_ASSIGN_OR_RETURN(const bool already, fits_already(limit, budget));
     if (already) return Change::No;
-    const bool is_refused = !context_.argument && known_.is_refused(budget);
+    if (!context_.argument && known_.is_refused(budget))
+      return apply(known_.lowest(), rewritten(known_.lowest()), false);
     for (int tried = 1;; ++tried) {
-      if (is_refused || is_out_of_reach(limit)) limit = 0;
+      if (is_out_of_reach(limit)) limit = 0;
       const std::vector<RecomputeChoice> choices = choose_all(limit);
       int64_t peak = 0;
       for (const RecomputeChoice& choice : choices) peak = std::max(peak, choice.timeline.peak);
       int64_t arena = state_ + peak;  // at least
       if (limit == 0) {
         ir::Step step = rewritten(choices);
-        if (is_refused) return apply(choices, std::move(step), false);
         DC_ASSIGN_OR_RETURN(const bool last_fits, fits(step, budget));
         if (!last_fits && !context_.argument) known_.refuse(budget);
         return apply(choices, std::move(step), last_fits);
