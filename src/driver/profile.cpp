@@ -16,6 +16,7 @@
 #include "src/ir/ops.h"
 #include "src/passes/fuse/fuse_rules.h"
 #include "src/search/chains.h"
+#include "src/search/moves.h"
 
 namespace dc::driver {
 namespace {
@@ -25,8 +26,16 @@ using base::Status;
 
 // Whose kernels are in a plan: libtorch's; the runtime's own, one for each operator; the same with
 // fused ones; with what is fused drawn at random.
-// Fused: with reductions; FusedElementwise: without.
-enum class Kernels : uint8_t { Aten, Native, Fused, FusedElementwise, FusedAtRandom };
+// Fused: with reductions; FusedElementwise: without; the others keep less for the backward phase.
+enum class Kernels : uint8_t {
+  Aten,
+  Native,
+  Fused,
+  FusedElementwise,
+  FusedKeepingLess,
+  FusedElementwiseKeepingLess,
+  FusedAtRandom
+};
 
 struct Replay {
   Kernels kernels = Kernels::Native;
@@ -45,8 +54,14 @@ Target target_of(const ProfileRequest& request, runtime::comm::ProcessGroup& job
   return {job.device().kind(), request.threads, request.gauge};
 }
 
+bool keeps_less(Kernels kernels) {
+  return kernels == Kernels::FusedKeepingLess || kernels == Kernels::FusedElementwiseKeepingLess;
+}
+bool has_reductions(Kernels kernels) {
+  return kernels == Kernels::Fused || kernels == Kernels::FusedKeepingLess;
+}
 bool is_fused(Kernels kernels) {
-  return kernels == Kernels::Fused || kernels == Kernels::FusedElementwise;
+  return has_reductions(kernels) || keeps_less(kernels) || kernels == Kernels::FusedElementwise;
 }
 
 // The step of one rank with everything resident: the kernels of every other plan are the same, or
@@ -57,6 +72,7 @@ Result<runtime::plan::Plan> one_rank_plan(const ir::Step& step, const Target& ta
   std::erase_if(chain, [&replay](const passes::PassCall& call) {
     return call.pass->name.starts_with("fuse-") && !is_fused(replay.kernels);
   });
+  if (keeps_less(replay.kernels)) chain = search::fused(chain, search::kKeepsLeast);
   // Each update then has the check that lets it run before the norm is known.
   if (replay.accumulation > 1)
     chain.insert(chain.end() - 1, {passes::find_pass("overlap-update"), std::nullopt});
@@ -67,10 +83,10 @@ Result<runtime::plan::Plan> one_rank_plan(const ir::Step& step, const Target& ta
   const passes::FuseReductions with = target.device == base::DeviceKind::Cuda
                                           ? passes::FuseReductions::Always
                                           : passes::FuseReductions::AtEnds;
-  options.passes.fuse_reductions =
-      replay.kernels == Kernels::Fused ? with : passes::FuseReductions::Never;
+  const bool reduces = has_reductions(replay.kernels);
+  options.passes.fuse_reductions = reduces ? with : passes::FuseReductions::Never;
   options.passes.fuse_products =
-      replay.kernels == Kernels::Fused ? passes::FuseProducts::Always : passes::FuseProducts::Never;
+      reduces ? passes::FuseProducts::Always : passes::FuseProducts::Never;
   if (replay.kernels == Kernels::FusedAtRandom) {
     options.passes.after_pass = [&](const passes::Pass& pass, ir::Step& scheduled) {
       return pass.name == "schedule" ? passes::fuse_at_random(scheduled, cost, replay.seed)
@@ -123,6 +139,17 @@ bool has_own_kernels(Kernels kernels, const runtime::plan::Plan& plan) {
   });
 }
 
+bool has_other_fused(const runtime::plan::Plan& plan,
+                     const std::set<base::KernelSignature>& known) {
+  return std::ranges::any_of(plan.programs, [&](const runtime::plan::Program& program) {
+    return std::ranges::any_of(program.instructions, [&](const runtime::plan::Instruction& in) {
+      return in.kind == runtime::plan::InstructionKind::Kernel &&
+             in.provider == base::Provider::Fused &&
+             !known.contains(runtime::plan::signature_of(plan, in));
+    });
+  });
+}
+
 // GPUs have none of libtorch's kernels.
 Result<std::vector<Kernels>> kernels_here(const Target& target,
                                           runtime::comm::Communicator& control) {
@@ -132,7 +159,8 @@ Result<std::vector<Kernels>> kernels_here(const Target& target,
   }
   std::vector<Kernels> all;
   if (has_libtorch) all.push_back(Kernels::Aten);
-  for (const Kernels own : {Kernels::Native, Kernels::FusedElementwise, Kernels::Fused})
+  for (const Kernels own : {Kernels::Native, Kernels::FusedElementwise, Kernels::Fused,
+                            Kernels::FusedElementwiseKeepingLess, Kernels::FusedKeepingLess})
     all.push_back(own);
   return all;
 }
@@ -175,6 +203,7 @@ Result<std::vector<base::KernelMeasurement>> measure_providers(
                         one_rank_plan(step, target, {kernels}, cost::AnalyticCost(target.threads)));
     const bool is_first = rows.empty();
     if (!is_first && !has_own_kernels(kernels, plan)) continue;
+    if (keeps_less(kernels) && !has_other_fused(plan, known)) continue;
     DC_ASSIGN_OR_RETURN(std::vector<base::KernelMeasurement> measured,
                         measure_model(step, target, {kernels}, job, progress));
     for (base::KernelMeasurement& row : measured) {
@@ -218,7 +247,8 @@ Result<LoneKernels> draw_fusions(const ir::Step& step, const ProfileRequest& req
     return {};
   };
   LoneKernels kernels;
-  for (const Kernels fused : {Kernels::FusedElementwise, Kernels::Fused})
+  for (const Kernels fused : {Kernels::FusedElementwise, Kernels::Fused,
+                              Kernels::FusedElementwiseKeepingLess, Kernels::FusedKeepingLess})
     DC_RETURN_IF_ERROR(add({fused}, SIZE_MAX, kernels));
   const size_t first = kernels.size(), most = first + static_cast<size_t>(request.fusions);
   int barren = 0;

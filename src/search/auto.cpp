@@ -244,8 +244,11 @@ class Search {
     if (state_.best().chain.empty() || trials().is_at_bound()) return {};
     DC_RETURN_IF_ERROR(use_whole_budget());
     const Candidate before = state_.best();
-    if (!state_.decides_jointly())
-      return state_.score().fits ? descent_.plan_for_less(before) : Status();
+    if (!state_.decides_jointly()) {
+      if (!state_.score().fits) return {};
+      DC_RETURN_IF_ERROR(descent_.plan_for_less(before));
+      return keep_more_or_less();
+    }
     const Score best = state_.score();
     DC_RETURN_IF_ERROR(exchange_longer(before));
     const Candidate fastest = trials().fastest().candidate;
@@ -257,7 +260,15 @@ class Search {
           near.score.time.v / kNearEnd <= best.time.v / 100)
         DC_RETURN_IF_ERROR(exchange_longer(near.candidate));
     }
-    return use_as_fastest();
+    DC_RETURN_IF_ERROR(use_as_fastest());
+    return keep_more_or_less();
+  }
+  // The best, if its kernels make values again, with more or fewer of them made so.
+  Status keep_more_or_less() {
+    const size_t fusion = fusion_of(state_.best().chain);
+    if (fusion != kKeepsLess && fusion != kKeepsLeast) return {};
+    const Chain other = fused(state_.best().chain, fusion == kKeepsLess ? kKeepsLeast : kKeepsLess);
+    return state_.try_next({other, state_.best().planned}).status();
   }
   // What is left of the effort: schedules near the fastest with operators fused and memory used as
   // it has them, to which a descent that moved on did not come. What costs the same is the same.

@@ -99,8 +99,10 @@ Keeping keeping_of(const Chain& chain) {
 
 size_t fusion_of(const Chain& chain) {
   const PassCall* call = find_call(chain, "fuse-elementwise");
-  if (!call) return 2;
-  return call->argument ? 1 : 0;
+  if (!call) return kNothingFused;
+  const auto known = std::ranges::find(kFusions, passes::print({*call}) + ",");
+  if (known != std::end(kFusions)) return static_cast<size_t>(known - std::begin(kFusions));
+  return kKeepsLess;  // another argument, of a chain of the user's
 }
 
 Chain fused(const Chain& chain, size_t fusion) {

@@ -21,8 +21,11 @@ const passes::PassCall* find_call(const passes::Chain& chain, std::string_view n
 
 // Ways to fuse element-wise operators, as chains begin with them: what named chains have; the same
 // with values made again through several operators, which keeps less and moves less, but has
-// kernels do more; nothing fused.
-inline constexpr std::string_view kFusions[] = {"fuse-elementwise,", "fuse-elementwise=8,", ""};
+// kernels do more; nothing fused; the second with further results of kernels, which keeps least and
+// writes more.
+inline constexpr std::string_view kFusions[] = {"fuse-elementwise,", "fuse-elementwise=8,", "",
+                                                "fuse-elementwise=9,"};
+inline constexpr size_t kKeepsLess = 1, kNothingFused = 2, kKeepsLeast = 3;
 size_t fusion_of(const passes::Chain& chain);  // which of them
 // `chain` fused in this way; empty if it has a pass that fuses by another rule.
 passes::Chain fused(const passes::Chain& chain, size_t fusion);

@@ -35,7 +35,7 @@ SearchState::SearchState(const ir::Step& imported, const passes::Options& option
 std::vector<size_t> SearchState::fusions() const {
   if (asked_.fusion) return {*asked_.fusion};
   if (options_.providers == passes::Providers::Aten) return {0};
-  return {0, 1, 2};
+  return {0, 1, 2, 3};
 }
 
 std::vector<passes::Chain> SearchState::fused_otherwise(const passes::Chain& chain) const {

@@ -87,7 +87,7 @@ class Providers(unittest.TestCase):
             with self.subTest(subject):
                 model = running.archive(*subject)
                 outcomes = []
-                fusions = ("fuse-elementwise,", "fuse-elementwise=8,")
+                fusions = ("fuse-elementwise,", "fuse-elementwise=8,", "fuse-elementwise=9,")
                 for zero, fuse in (*itertools.product((0, 3), fusions), (3, "")):
                     chain = bits_case.TO_SCHEDULE.format(zero).replace("fuse-elementwise,", fuse) + ",layout-arenas"
                     plan = running.compile_plan(model, 2, chain)

@@ -302,7 +302,7 @@ std::string failure(uint32_t seed, Plans& plans, Seen& seen) {
   if (!groups.ok()) return groups.status().to_string();
   if (std::string wrong = differs(*step, *expected, seed, plans); !wrong.empty())
     return "fused by the draft: " + wrong;
-  const Result<ir::Step> by_pass = plans.scheduled(seed, "fuse-elementwise=8,");
+  const Result<ir::Step> by_pass = plans.scheduled(seed, "fuse-elementwise=9,");
   if (!by_pass.ok()) return by_pass.status().to_string();
   seen.fused_reductions += fused_reductions(*by_pass);
   seen.reductions += expected->reductions;

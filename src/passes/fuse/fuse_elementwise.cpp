@@ -11,6 +11,7 @@
 #include "src/base/text.h"
 #include "src/ir/effects.h"
 #include "src/passes/fuse/elementwise_groups.h"
+#include "src/passes/fuse/further_results.h"
 #include "src/passes/fuse/fused_kernel.h"
 #include "src/passes/fuse/fusible_reduction.h"
 #include "src/passes/fuse/make_again.h"
@@ -36,9 +37,9 @@ bool is_known(const cost::Estimate& estimate) {
 // By a profile that has some of the members. It has the groups of a model as they are without one;
 // what it has neither measured nor fused kernels enough to learn from, as a group that another
 // one's rejection made, is left apart. Members that it lacks, as operators on slices, are
-// estimated. `saves_memory`: it may take a tenth longer.
-bool is_slower(const Graph& graph, const Node& fused, const ElementwiseGroup& group,
-               bool saves_memory, const cost::CostModel& cost) {
+// estimated. `more`: by how much of that time it may be slower.
+bool is_slower(const Graph& graph, const Node& fused, const ElementwiseGroup& group, double more,
+               const cost::CostModel& cost) {
   base::Nanos apart;
   bool is_measured = false;
   for (const NodeId member : group.members) {
@@ -48,7 +49,8 @@ bool is_slower(const Graph& graph, const Node& fused, const ElementwiseGroup& gr
   }
   if (!is_measured) return false;
   const cost::Estimate together = cost.compute(graph, fused);
-  return !is_known(together) || together.time.v > apart.v + (saves_memory ? apart.v / 10 : 0);
+  const auto most = static_cast<double>(apart.v) * (1 + more);
+  return !is_known(together) || static_cast<double>(together.time.v) > most;
 }
 
 bool folds_rows(const Graph& graph, const Node& node) {
@@ -158,9 +160,10 @@ bool siblings_pay(const Graph& graph, const ElementwiseGroup& joined,
   return known == groups.size() && together.time <= apart;
 }
 
-// Whether the group became one kernel. `again`: by node, whether it makes a value again.
+// Whether the group became one kernel. `again`: by node, whether it makes a value again. `more`:
+// how much longer a kernel may take that does, as part of the time of its operators.
 bool fuse(Graph& graph, const ElementwiseGroup& group, const std::vector<int>& position,
-          const std::vector<bool>& again, const cost::CostModel& cost,
+          const std::vector<bool>& again, double more, const cost::CostModel& cost,
           const passes::Options& options) {
   const FuseReductions joining = options.fuse_reductions;
   const NodeId last = group.members.back();
@@ -174,7 +177,8 @@ bool fuse(Graph& graph, const ElementwiseGroup& group, const std::vector<int>& p
       (group.reads_rows       ? rows_pay(graph, fused, group, cost)
        : group.reductions > 0 ? reductions_pay(graph, fused, group, cost, options.device)
                               : true);
-  if (!has_reason || (!group.reads_rows && is_slower(graph, fused, group, saves_memory, cost))) {
+  if (!has_reason ||
+      (!group.reads_rows && is_slower(graph, fused, group, saves_memory ? more : 0, cost))) {
     graph.erase(kernel->node);
     return false;
   }
@@ -247,19 +251,40 @@ std::vector<NodeId> fusible_reductions(const Graph& graph) {
   return found;
 }
 
-// Those that may join groups.
+// What may join groups.
 struct Joining {
-  std::vector<NodeId> rows;  // and may be read there
-  std::vector<NodeId> ends;  // of others
+  std::vector<NodeId> rows;      // reductions, which may be read there
+  std::vector<NodeId> ends;      // reductions, of others
+  bool further_results = false;  // make_further_results(), but not of these:
+  std::set<ValueId> kept;
   bool operator==(const Joining&) const = default;
 };
 
-// Returns the reductions that may stay: those whose groups became kernels, and those that no group
-// has. The operators of the others would be grouped otherwise without these, so the program has to
-// be fused again.
+// How much longer than its operators a kernel may take that makes values again, so that they need
+// not be kept; where least is to be kept, as long as kernels of their own would.
+constexpr double kMore = 0.1, kMoreForLeast = 1;
+// The argument from which on kernels give further results.
+constexpr int64_t kGivesFurtherResults = 9;
+
+// Returns what may join next: what is part of groups that became kernels, and what no group has.
+// The operators of the other groups would be grouped otherwise without it, so the program has to be
+// fused again.
 Joining fuse_program(Graph& graph, int64_t most_operators, const Joining& joining,
                      const passes::Options& options, const cost::CostModel& cost, Counts& counts) {
-  const std::vector<MadeAgain> again = make_again(graph, most_operators);
+  const auto elementwise = [&](const std::set<NodeId>& taken) {
+    std::vector<ElementwiseGroup> found = elementwise_groups(graph, joining.ends, taken);
+    if (const FuseReductions how = options.fuse_reductions; how != FuseReductions::Never) {
+      join_siblings(graph, found, [&](const ElementwiseGroup& joined, const auto&... apart) {
+        return how != FuseReductions::WhereFaster || siblings_pay(graph, joined, {apart...}, cost);
+      });
+    }
+    return found;
+  };
+  std::vector<MadeAgain> again = make_again(graph, most_operators);
+  std::vector<MadeAgain> further;
+  if (joining.further_results)
+    further = make_further_results(graph, again, elementwise({}), joining.kept);
+  again.insert(again.end(), further.begin(), further.end());
   std::vector<ElementwiseGroup> groups;
   std::set<NodeId> may_wait;  // whatever the order
   if (!joining.rows.empty()) {
@@ -271,13 +296,7 @@ Joining fuse_program(Graph& graph, int64_t most_operators, const Joining& joinin
     let_wait(graph, group, may_wait);
     taken.insert(group.members.begin(), group.members.end());
   }
-  std::vector<ElementwiseGroup> others = elementwise_groups(graph, joining.ends, taken);
-  if (const FuseReductions how = options.fuse_reductions; how != FuseReductions::Never) {
-    join_siblings(graph, others, [&](const ElementwiseGroup& joined, const auto&... apart) {
-      return how != FuseReductions::WhereFaster || siblings_pay(graph, joined, {apart...}, cost);
-    });
-  }
-  std::ranges::move(others, std::back_inserter(groups));
+  std::ranges::move(elementwise(taken), std::back_inserter(groups));
   const std::vector<int> position = positions(graph);
   std::ranges::sort(groups, {}, [&](const ElementwiseGroup& group) {
     return position[group.members.back().index()];
@@ -285,12 +304,14 @@ Joining fuse_program(Graph& graph, int64_t most_operators, const Joining& joinin
   std::vector<bool> is_again(graph.node_capacity());
   for (const MadeAgain& one : again) is_again[one.node.index()] = true;
   LateCopies copies(graph, again);
-  copies.take_back(copies.outside(groups));
-  std::set<NodeId> refused_rows, refused;
+  const std::vector<NodeId> outside = copies.outside(groups);
+  copies.take_back(outside);
+  std::set<NodeId> refused_rows, refused(outside.begin(), outside.end());
   // The last group first: whether a copy stays is known before the kernel of what it stands for
   // leaves out what nothing else reads.
   for (auto group = groups.rbegin(); group != groups.rend(); ++group) {
-    if (fuse(graph, *group, position, is_again, cost, options)) {
+    if (fuse(graph, *group, position, is_again, joining.further_results ? kMoreForLeast : kMore,
+             cost, options)) {
       counts.add(*group);
     } else {
       copies.take_back(group->members);
@@ -299,10 +320,14 @@ Joining fuse_program(Graph& graph, int64_t most_operators, const Joining& joinin
     }
   }
   copies.count(counts);
-  Joining kept = joining;
-  std::erase_if(kept.rows, [&](NodeId reduction) { return refused_rows.contains(reduction); });
-  std::erase_if(kept.ends, [&](NodeId reduction) { return refused.contains(reduction); });
-  return kept;
+  Joining next = joining;
+  std::erase_if(next.rows, [&](NodeId reduction) { return refused_rows.contains(reduction); });
+  std::erase_if(next.ends, [&](NodeId reduction) { return refused.contains(reduction); });
+  for (const MadeAgain& one : further) {
+    if (refused.contains(one.node) || refused_rows.contains(one.node))
+      next.kept.insert(one.original);
+  }
+  return next;
 }
 
 void fuse_program(Graph& graph, int64_t most_operators, const passes::Options& options,
@@ -311,6 +336,7 @@ void fuse_program(Graph& graph, int64_t most_operators, const passes::Options& o
   const FuseReductions how = options.fuse_reductions;
   const bool on_gpu = options.device == base::DeviceKind::Cuda;
   Joining joining;
+  joining.further_results = most_operators >= kGivesFurtherResults;
   if (how != FuseReductions::Never) joining.ends = fusible_reductions(graph);
   if (how == FuseReductions::Always || (how == FuseReductions::WhereFaster && on_gpu))
     joining.rows = joining.ends;
@@ -321,17 +347,17 @@ void fuse_program(Graph& graph, int64_t most_operators, const passes::Options& o
              cost.compute(graph, node).source != cost::Source::Measured;
     });
   }
-  constexpr int kMostTries = 8;  // then none joins
+  constexpr int kMostTries = 8;  // then nothing joins
   for (int tries = 0; tries < kMostTries && joining != Joining(); ++tries) {
     Graph fused = graph;
     Counts with_it = counts;
-    Joining kept = fuse_program(fused, most_operators, joining, options, cost, with_it);
-    if (kept == joining) {
+    Joining next = fuse_program(fused, most_operators, joining, options, cost, with_it);
+    if (next == joining) {
       if (with_it.kernels > counts.kernels) graph = std::move(fused);
       counts = with_it;
       return;
     }
-    joining = std::move(kept);
+    joining = std::move(next);
   }
   fuse_program(graph, most_operators, {}, options, cost, counts);
 }
