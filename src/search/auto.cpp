@@ -120,10 +120,11 @@ class Search {
     return found;
   }
 
-  // One chain alone, planned for all of the budget.
+  // One chain, planned for all of the budget.
   Status try_alone(const Chain& chain) {
     DC_RETURN_IF_ERROR(find_bound());
-    return state_.try_whole(chain).status();
+    DC_RETURN_IF_ERROR(state_.try_whole(chain).status());
+    return keep_more_or_less();
   }
 
   const SearchState& state() const { return state_; }
@@ -263,12 +264,13 @@ class Search {
     DC_RETURN_IF_ERROR(use_as_fastest());
     return keep_more_or_less();
   }
-  // The best, if its kernels make values again, with more or fewer of them made so.
+  // The best, if its kernels make values again, with more or fewer of them made so; one schedule,
+  // whatever the effort.
   Status keep_more_or_less() {
     const size_t fusion = fusion_of(state_.best().chain);
     if (fusion != kKeepsLess && fusion != kKeepsLeast) return {};
     const Chain other = fused(state_.best().chain, fusion == kKeepsLess ? kKeepsLeast : kKeepsLess);
-    return state_.try_next({other, state_.best().planned}).status();
+    return trials().try_candidate({other, state_.best().planned}).status();
   }
   // What is left of the effort: schedules near the fastest with operators fused and memory used as
   // it has them, to which a descent that moved on did not come. What costs the same is the same.
