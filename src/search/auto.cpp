@@ -264,13 +264,12 @@ class Search {
     DC_RETURN_IF_ERROR(use_as_fastest());
     return keep_more_or_less();
   }
-  // The best, if its kernels make values again, with more or fewer of them made so; one schedule,
-  // whatever the effort.
+  // The best, if its kernels make values again, with more or fewer of them made so.
   Status keep_more_or_less() {
     const size_t fusion = fusion_of(state_.best().chain);
     if (fusion != kKeepsLess && fusion != kKeepsLeast) return {};
     const Chain other = fused(state_.best().chain, fusion == kKeepsLess ? kKeepsLeast : kKeepsLess);
-    return trials().try_candidate({other, state_.best().planned}).status();
+    return state_.try_next({other, state_.best().planned}).status();
   }
   // What is left of the effort: schedules near the fastest with operators fused and memory used as
   // it has them, to which a descent that moved on did not come. What costs the same is the same.

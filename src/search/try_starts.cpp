@@ -53,12 +53,12 @@ Status try_each(SearchState& state, std::span<const Start> starts) {
   return {};
 }
 
-// What keeps least takes more time. Next to what moves out it is where to go on from only if it is
-// much faster; where it is not, a descent comes to it later.
+// What keeps least takes more time, so it is where to go on from only if it is much faster. Where
+// it is not, a descent comes to it later.
 Status try_keeping_least(SearchState& state, const Chain& chain) {
   constexpr int64_t kMuchFaster = 97;  // per cent of the time
   const Trial before{state.score(), state.best()};
-  DC_RETURN_IF_ERROR(state.trials().try_candidate(state.trials().whole(chain)).status());
+  DC_RETURN_IF_ERROR(state.try_whole(chain).status());
   if (before.score.fits && state.score().time.v > before.score.time.v / 100 * kMuchFaster)
     state.trials().exchange_best(before);
   return {};

@@ -10,6 +10,7 @@
 #include "src/ir/effects.h"
 #include "src/passes/fuse/elementwise_groups.h"
 #include "src/passes/fuse/fused_kernel.h"
+#include "src/passes/fuse/placed_parts.h"
 #include "src/passes/fuse/value_readers.h"
 
 namespace dc::passes {
@@ -101,17 +102,25 @@ class FurtherResults {
 
   std::optional<Place> place_in(size_t number, NodeId id, const std::vector<Reading>& late) const {
     const ElementwiseGroup& group = groups_[number];
-    const Node &node = graph_.node(id), &member = graph_.node(group.members[0]);
+    const Node& node = graph_.node(id);
     const ValueId value = node.results[0];
-    if (group.reductions > 0 || shape_of(value) != shape_of(member.results[0])) return std::nullopt;
+    if (!is_of_elements(group, shape_of(value))) return std::nullopt;
     if (std::ranges::any_of(late, [&](const Reading& one) { return is_in(number, one.use.node); }))
       return std::nullopt;
     std::optional<Place> place = operands_in(number, node);
-    if (!place || !has_room(group)) return std::nullopt;
+    if (!place || !has_room(group, place->operands)) return std::nullopt;
     const int last = position(group.members.back());
-    if (!find_moved(number, late, last, place->moved)) return std::nullopt;
+    if (!find_moved(late, last, place->moved)) return std::nullopt;
     if (bytes_longer(place->moved, value, last) > bytes_of(value)) return std::nullopt;
     return place;
+  }
+
+  // Without reductions and parts in place, whose makers' values nothing else may read.
+  bool is_of_elements(const ElementwiseGroup& group, const ir::Shape& shape) const {
+    return group.reductions == 0 && std::ranges::all_of(group.members, [&](NodeId member) {
+             const Node& node = graph_.node(member);
+             return shape_of(node.results[0]) == shape && placed_parts(graph_, node).empty();
+           });
   }
 
   std::optional<Place> operands_in(size_t number, const Node& node) const {
@@ -153,24 +162,25 @@ class FurtherResults {
     return found != group_of_.end() && found->second == number;
   }
 
-  // For one more operator, with one operand more and a value that is stored.
-  bool has_room(const ElementwiseGroup& group) const {
+  // For one more operator on these, whose value is stored.
+  bool has_room(const ElementwiseGroup& group, const ir::ValueList& more) const {
     std::set<ValueId> tensors;
-    for (const NodeId member : group.members) {
-      for (const ValueId operand : graph_.node(member).operands) {
+    const auto add = [&](const ir::ValueList& operands) {
+      for (const ValueId operand : operands) {
         if (std::ranges::count(group.members, graph_.value(operand).producer) == 0)
           tensors.insert(operand);
       }
-    }
+    };
+    for (const NodeId member : group.members) add(graph_.node(member).operands);
+    add(more);
     return group.members.size() < base::Expression::kMostOperations &&
-           tensors.size() + read_outside(graph_, group.members).size() + 2 <=
+           tensors.size() + read_outside(graph_, group.members).size() <
                base::Expression::kMostTensors;
   }
 
   // Readers that come before the group's last member, and what reads theirs there. Whether all may
-  // be moved.
-  bool find_moved(size_t number, const std::vector<Reading>& late, int last,
-                  std::vector<NodeId>& moved) const {
+  // be moved: members of a group stay where they are.
+  bool find_moved(const std::vector<Reading>& late, int last, std::vector<NodeId>& moved) const {
     std::vector<NodeId> open;
     for (const Reading& one : late) open.push_back(one.use.node);
     std::set<NodeId> seen;
@@ -180,7 +190,7 @@ class FurtherResults {
       open.pop_back();
       if (position(id) > last || !seen.insert(id).second) continue;
       const Node& node = graph_.node(id);
-      if (is_in(number, id) || node.kind != ir::OpKind::Aten) return false;
+      if (group_of_.contains(id) || node.kind != ir::OpKind::Aten) return false;
       if (!ir::is_plain_view(node) && ++kernels > kMostKernelsMoved) return false;
       for (size_t i = 0; i < node.operands.size(); ++i)
         if (ir::writes(node, i)) return false;
@@ -213,6 +223,7 @@ class FurtherResults {
   void make(NodeId id, const Place& place, const std::vector<Reading>& late, size_t number) {
     ElementwiseGroup& group = groups_[number];
     const ValueId original = graph_.node(id).results[0];
+    const int64_t bytes = bytes_of(original);
     ir::Origin origin = graph_.node(group.members.back()).origin;
     origin.accumulates = false;
     const NodeId copy = ir::Builder(graph_, graph_.next(place.maker), origin)
@@ -241,8 +252,9 @@ class FurtherResults {
       if (!one.views.empty() && graph_.contains(one.views.back()))
         erase_unread_views(graph_, graph_.node(one.views.back()).results[0]);
     }
+    erase_unread_operators(graph_, id);
     position_ = positions(graph_);
-    made_.push_back({copy, original, true, bytes_of(original)});
+    made_.push_back({copy, original, true, bytes});
   }
 
   const ir::Shape& shape_of(ValueId value) const { return graph_.value(value).type.shape; }

@@ -197,22 +197,8 @@ class Remaking {
       carry_out(recipes[i], uses[i]);
       if (i == 0 && made_.back().is_late) made_.back().bytes_not_kept = bytes - bytes_kept;
     }
-    erase_unread(id);
+    erase_unread_operators(graph_, id);
     return true;
-  }
-
-  // And what then nothing else reads.
-  void erase_unread(NodeId id) {
-    const Node& node = graph_.node(id);
-    if (!is_fusible(graph_, node) || is_output(graph_, node.results[0]) ||
-        !graph_.value(node.results[0]).uses.empty())
-      return;
-    const auto operands = node.operands;
-    graph_.erase(id);
-    for (const ValueId operand : operands) {
-      const NodeId maker = graph_.value(operand).producer;
-      if (graph_.contains(maker)) erase_unread(maker);
-    }
   }
 
   void carry_out(const Recipe& recipe, const ir::Use& use) {
@@ -248,6 +234,19 @@ class Remaking {
 
 std::vector<MadeAgain> make_again(Graph& graph, int64_t most_operators) {
   return Remaking(graph, most_operators).run();
+}
+
+void erase_unread_operators(Graph& graph, NodeId id) {
+  const Node& node = graph.node(id);
+  if (!is_fusible(graph, node) || is_output(graph, node.results[0]) ||
+      !graph.value(node.results[0]).uses.empty())
+    return;
+  const auto operands = node.operands;
+  graph.erase(id);
+  for (const ValueId operand : operands) {
+    const NodeId maker = graph.value(operand).producer;
+    if (graph.contains(maker)) erase_unread_operators(graph, maker);
+  }
 }
 
 bool keep_original(Graph& graph, const MadeAgain& again) {

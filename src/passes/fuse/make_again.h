@@ -29,6 +29,9 @@ struct MadeAgain {
 // only the 16 bits are then stored.) Operators that make one value: at most `most_operators`.
 std::vector<MadeAgain> make_again(ir::Graph& graph, int64_t most_operators);
 
+// Erases an element-wise operator whose value nothing reads, and so on to what made its operands.
+void erase_unread_operators(ir::Graph& graph, ir::NodeId id);
+
 // The readers read the original once more, if it is still there: one that nothing else read is not.
 // Of a late one: what made another may by now come after them. Whether the copy is gone.
 bool keep_original(ir::Graph& graph, const MadeAgain& again);
