@@ -182,6 +182,7 @@ class FurtherResults {
   // be moved: members of a group stay where they are.
   bool find_moved(const std::vector<Reading>& late, int last, std::vector<NodeId>& moved) const {
     std::vector<NodeId> open;
+    open.reserve(late.size());
     for (const Reading& one : late) open.push_back(one.use.node);
     std::set<NodeId> seen;
     size_t kernels = 0;
