@@ -60,9 +60,9 @@ bool keeps_less(Kernels kernels) {
 bool has_reductions(Kernels kernels) {
   return kernels == Kernels::Fused || kernels == Kernels::FusedKeepingLess;
 }
-bool is_fused(Kernels kernels) {
-  return has_reductions(kernels) || keeps_less(kernels) || kernels == Kernels::FusedElementwise;
-}
+constexpr Kernels kFused[] = {Kernels::FusedElementwise, Kernels::Fused,
+                              Kernels::FusedElementwiseKeepingLess, Kernels::FusedKeepingLess};
+bool is_fused(Kernels kernels) { return std::ranges::count(kFused, kernels) != 0; }
 
 // The step of one rank with everything resident: the kernels of every other plan are the same, or
 // the same ops on shards.
@@ -131,22 +131,24 @@ bool is_own_kernel(Kernels kernels, base::Provider provider, std::string_view op
   return provider == base::Provider::Fused || (kind && ir::is_model_op(*kind));
 }
 
-bool has_own_kernels(Kernels kernels, const runtime::plan::Plan& plan) {
+template <typename Is>
+bool has_instruction(const runtime::plan::Plan& plan, const Is& is) {
   return std::ranges::any_of(plan.programs, [&](const runtime::plan::Program& program) {
-    return std::ranges::any_of(program.instructions, [&](const runtime::plan::Instruction& in) {
-      return is_own_kernel(kernels, in.provider, in.op);
-    });
+    return std::ranges::any_of(program.instructions, is);
   });
 }
-
+bool has_own_kernels(Kernels kernels, const runtime::plan::Plan& plan) {
+  return has_instruction(plan, [&](const runtime::plan::Instruction& in) {
+    return is_own_kernel(kernels, in.provider, in.op);
+  });
+}
+bool is_fused_kernel(const runtime::plan::Instruction& in) {
+  return in.kind == runtime::plan::InstructionKind::Kernel && in.provider == base::Provider::Fused;
+}
 bool has_other_fused(const runtime::plan::Plan& plan,
                      const std::set<base::KernelSignature>& known) {
-  return std::ranges::any_of(plan.programs, [&](const runtime::plan::Program& program) {
-    return std::ranges::any_of(program.instructions, [&](const runtime::plan::Instruction& in) {
-      return in.kind == runtime::plan::InstructionKind::Kernel &&
-             in.provider == base::Provider::Fused &&
-             !known.contains(runtime::plan::signature_of(plan, in));
-    });
+  return has_instruction(plan, [&](const runtime::plan::Instruction& in) {
+    return is_fused_kernel(in) && !known.contains(runtime::plan::signature_of(plan, in));
   });
 }
 
@@ -159,9 +161,8 @@ Result<std::vector<Kernels>> kernels_here(const Target& target,
   }
   std::vector<Kernels> all;
   if (has_libtorch) all.push_back(Kernels::Aten);
-  for (const Kernels own : {Kernels::Native, Kernels::FusedElementwise, Kernels::Fused,
-                            Kernels::FusedElementwiseKeepingLess, Kernels::FusedKeepingLess})
-    all.push_back(own);
+  all.push_back(Kernels::Native);
+  all.insert(all.end(), std::begin(kFused), std::end(kFused));
   return all;
 }
 
@@ -224,8 +225,7 @@ using LoneKernels = std::map<base::KernelSignature, runtime::plan::Plan>;
 void add_fused(const runtime::plan::Plan& plan, size_t most, LoneKernels& kernels) {
   for (const runtime::plan::Program& program : plan.programs) {
     for (const runtime::plan::Instruction& in : program.instructions) {
-      if (in.kind != runtime::plan::InstructionKind::Kernel) continue;
-      if (in.provider != base::Provider::Fused || kernels.size() >= most) continue;
+      if (!is_fused_kernel(in) || kernels.size() >= most) continue;
       base::KernelSignature signature = runtime::plan::signature_of(plan, in);
       if (!kernels.contains(signature))
         kernels.emplace(std::move(signature), runtime::measure::lone_kernel(plan, in));
@@ -247,9 +247,7 @@ Result<LoneKernels> draw_fusions(const ir::Step& step, const ProfileRequest& req
     return {};
   };
   LoneKernels kernels;
-  for (const Kernels fused : {Kernels::FusedElementwise, Kernels::Fused,
-                              Kernels::FusedElementwiseKeepingLess, Kernels::FusedKeepingLess})
-    DC_RETURN_IF_ERROR(add({fused}, SIZE_MAX, kernels));
+  for (const Kernels fused : kFused) DC_RETURN_IF_ERROR(add({fused}, SIZE_MAX, kernels));
   const size_t first = kernels.size(), most = first + static_cast<size_t>(request.fusions);
   int barren = 0;
   for (uint64_t seed = 0; kernels.size() < most && barren < kMostBarren; ++seed) {
