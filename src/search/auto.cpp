@@ -171,6 +171,8 @@ class Search {
   // A search that ends with the first schedule that fits asks for none.
   Status find_bound() {
     if (state_.asked().first_fit) return {};
+    if (const Status compared = state_.compare_fusions(); !compared.ok())
+      return trials().left_out({}, compared);
     passes::Options options = state_.options();
     if (state_.asked().budget) options.budgets[ir::Space::Device] = state_.asked().budget;
     if (!certificates_.are_found()) {
@@ -268,7 +270,9 @@ class Search {
   Status keep_more_or_less() {
     const size_t fusion = fusion_of(state_.best().chain);
     if (fusion != kKeepsLess && fusion != kKeepsLeast) return {};
-    const Chain other = fused(state_.best().chain, fusion == kKeepsLess ? kKeepsLeast : kKeepsLess);
+    const size_t otherwise = fusion == kKeepsLess ? kKeepsLeast : kKeepsLess;
+    if (std::ranges::count(state_.fusions(), otherwise) == 0) return {};
+    const Chain other = fused(state_.best().chain, otherwise);
     return state_.try_next({other, state_.best().planned}).status();
   }
   // What is left of the effort: schedules near the fastest with operators fused and memory used as

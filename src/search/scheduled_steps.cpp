@@ -6,6 +6,7 @@
 #include "src/layout/allocate.h"
 #include "src/schedule/reduction_tail.h"
 #include "src/search/moves.h"
+#include "src/search/opening.h"
 
 namespace dc::search {
 namespace {
@@ -124,6 +125,21 @@ Result<SharedStep> ScheduledSteps::scheduled(const Chain& chain) {
   DC_ASSIGN_OR_RETURN(SharedStep step, begun({stage, {}}));
   known_.state_bytes[passes::print(stage)] = analysis::state_bytes(*step, ir::Space::Device).v;
   return step;
+}
+
+Result<std::vector<size_t>> ScheduledSteps::different_fusions() {
+  if (!known_.different_fusions.empty()) return known_.different_fusions;
+  DC_ASSIGN_OR_RETURN(const Chain first, passes::parse_passes(DC_OPENING "fuse-elementwise"));
+  std::vector<std::string> made;
+  std::vector<size_t> different;
+  for (size_t fusion = 0; fusion < std::size(kFusions); ++fusion) {
+    DC_ASSIGN_OR_RETURN(const SharedStep step, begun({fused(first, fusion), {}}));
+    std::string text = ir::print(*step);
+    if (std::ranges::count(made, text) != 0) continue;
+    made.push_back(std::move(text));
+    different.push_back(fusion);
+  }
+  return known_.different_fusions = std::move(different);
 }
 
 Result<RecomputeRange> ScheduledSteps::recompute_range(const Chain& chain) {

@@ -16,6 +16,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "src/layout/known_arenas.h"
 #include "src/passes/pass_manager.h"
@@ -56,6 +57,7 @@ struct StepStore {
 
   KnownSteps steps;  // by what made them (key_of() in scheduled_steps.cpp)
   std::map<std::string, std::unique_ptr<BeforeRecompute>> before_recompute;  // by the passes
+  std::vector<size_t> different_fusions;                                     // empty: not known
   std::map<std::string, RecomputeRange> ranges;                              // by stage
   std::map<std::string, int64_t> state_bytes;                                // by stage
   // By what made the step after recompute, and whether passes behind it update early.
@@ -82,6 +84,10 @@ class ScheduledSteps {
   // The stage that `chain` begins with: the step after the passes before those that change a
   // scheduled one.
   base::Result<SharedStep> scheduled(const passes::Chain& chain);
+
+  // Ways to fuse operators (kFusions) that make different steps of the imported one: of those that
+  // make the same, the first.
+  base::Result<std::vector<size_t>> different_fusions();
 
   // Of the stage that `chain` begins with.
   base::Result<RecomputeRange> recompute_range(const passes::Chain& chain);

@@ -16,6 +16,12 @@ int64_t bytes_of_parameters(const ir::Step& step) {
   return bytes;
 }
 
+std::vector<size_t> all_fusions(const SearchOptions& asked, const passes::Options& options) {
+  if (asked.fusion) return {*asked.fusion};
+  if (options.providers == passes::Providers::Aten) return {0};
+  return {0, 1, 2, 3};
+}
+
 passes::Chain without_exchanges(const passes::Chain& chain) {
   const passes::PassCall* exchanges = find_exchanges(chain);
   return exchanges ? without(chain, *exchanges->pass) : chain;
@@ -30,12 +36,14 @@ SearchState::SearchState(const ir::Step& imported, const passes::Options& option
       cost_(cost),
       asked_(asked),
       parameter_bytes_(bytes_of_parameters(imported)),
-      trials_(imported, options_, cost, asked, store) {}
+      trials_(imported, options_, cost, asked, store),
+      fusions_(all_fusions(asked, options_)) {}
 
-std::vector<size_t> SearchState::fusions() const {
-  if (asked_.fusion) return {*asked_.fusion};
-  if (options_.providers == passes::Providers::Aten) return {0};
-  return {0, 1, 2, 3};
+base::Status SearchState::compare_fusions() {
+  if (fusions_.size() > 1) {
+    DC_ASSIGN_OR_RETURN(fusions_, trials_.steps().different_fusions());
+  }
+  return {};
 }
 
 std::vector<passes::Chain> SearchState::fused_otherwise(const passes::Chain& chain) const {

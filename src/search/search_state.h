@@ -34,7 +34,9 @@ class SearchState {
   const Score& score() const { return trials_.score(); }
 
   // Ways to fuse operators that may be tried (kFusions): only native kernels are fused.
-  std::vector<size_t> fusions() const;
+  const std::vector<size_t>& fusions() const { return fusions_; }
+  // Leaves out those that make the same step as another.
+  base::Status compare_fusions();
   // The chain with its operators fused in each other way that is not known to be far behind.
   std::vector<passes::Chain> fused_otherwise(const passes::Chain& chain) const;
   // Whether it made little difference to a chain which of these ways its operators are fused in.
@@ -80,6 +82,7 @@ class SearchState {
   const SearchOptions& asked_;
   const int64_t parameter_bytes_;
   Trials trials_;
+  std::vector<size_t> fusions_;
   std::array<base::Nanos, std::size(kFusions)> of_fusion_{};  // 0: not known
 };
 

@@ -59,6 +59,22 @@ TEST(ScheduledSteps, NoPlanOfAChainHasFewerLiveBytesThanItSays) {
   EXPECT_GE(chains, 70) << "chains of which something is known";
 }
 
+// Gate and up of Mixtral's experts are parts of one product: no kernel gives a further result.
+TEST(ScheduledSteps, FusesInEachWayThatMakesAnotherStep) {
+  const cost::AnalyticCost cost(1);
+  passes::Options options = per_micro_batch();
+  options.providers = passes::Providers::Native;
+  const auto different = [&](const char* archive) {
+    const ir::Step step = imported(2, 1, archive);
+    return ScheduledSteps(step, options, cost).different_fusions();
+  };
+  const auto llama = different("llama_8b_cuda.pt2"),
+             mixtral = different("mixtral_dcc_8x7b_cuda.pt2");
+  ASSERT_TRUE(llama.ok() && mixtral.ok());
+  EXPECT_EQ(*llama, (std::vector<size_t>{0, kKeepsLess, kNothingFused, kKeepsLeast}));
+  EXPECT_EQ(*mixtral, (std::vector<size_t>{0, kKeepsLess, kNothingFused}));
+}
+
 // As SmallestPlans, by making all.
 std::optional<SmallestPlan> smallest_of_all(ScheduledSteps& steps, const passes::Chain& chain) {
   return smallest_plan([&](const PlannedMemory& planned) -> std::optional<int64_t> {
