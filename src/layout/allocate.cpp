@@ -194,16 +194,21 @@ std::vector<analysis::Liveness> liveness_of(const ir::Step& step) {
   return lives;
 }
 
-// `lives`: of each program.
+// `lives`: of each program. `budget`: to be kept if it can be.
 base::Result<Allocation> allocate_space(ir::Step& step,
                                         const std::vector<analysis::Liveness>& lives, Space space,
-                                        const cost::CostModel& costs, base::Bytes taken) {
+                                        const cost::CostModel& costs, base::Bytes taken,
+                                        const std::optional<base::Bytes>& budget) {
   Allocation found;
   found.state.v = std::max(place_shared(step, space), space == Space::Device ? taken.v : 0);
   for (size_t i = 0; i < step.programs.size(); ++i) {
     ir::Graph& graph = step.programs[i].graph;
     const ProgramDemand wants = wanted(step, graph, lives[i], space, costs);
-    DC_ASSIGN_OR_RETURN(const Layout layout, checked_layout(wants, graph, 0));
+    DC_ASSIGN_OR_RETURN(Layout layout, checked_layout(wants, graph, 0));
+    // What keeps a budget need not be found without it.
+    if (budget && found.state.v + layout.bytes > budget->v) {
+      DC_ASSIGN_OR_RETURN(layout, checked_layout(wants, graph, budget->v - found.state.v));
+    }
     apply(wants, layout, space, found.state.v, graph);
     found.arena.v = std::max(found.arena.v, layout.bytes);
     found.live.v = std::max(found.live.v, lower_bound(wants.requests));
@@ -290,7 +295,8 @@ Status allocate(ir::Step& step, const cost::CostModel& costs, const Budgets& bud
                 Allocation* allocation, base::Bytes taken) {
   const std::vector<analysis::Liveness> lives = liveness_of(step);
   for (Space space : ir::kSpaces) {
-    DC_ASSIGN_OR_RETURN(const Allocation found, allocate_space(step, lives, space, costs, taken));
+    DC_ASSIGN_OR_RETURN(const Allocation found,
+                        allocate_space(step, lives, space, costs, taken, budgets[space]));
     step.arena_bytes[space] = found.arena.v;
     if (space == Space::Device && allocation != nullptr) *allocation = found;
   }

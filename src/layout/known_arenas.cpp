@@ -6,7 +6,7 @@ namespace dc::layout {
 
 std::optional<int64_t> KnownArenas::find(std::span<const Request> requests, int64_t enough) {
   const auto found = std::find_if(known_.begin(), known_.end(), [&](const Known& one) {
-    const bool answers = one.bytes <= enough || one.bytes > one.enough;
+    const bool answers = one.bytes <= enough && !one.is_of_ejections;
     return (answers || one.enough == enough) &&
            std::equal(one.requests.begin(), one.requests.end(), requests.begin(), requests.end());
   });
@@ -20,7 +20,8 @@ void KnownArenas::add(std::vector<Request> requests, int64_t enough, const Layou
   requests_ += requests.size();
   for (; !known_.empty() && requests_ > kMostRequests; known_.pop_back())
     requests_ -= known_.back().requests.size();
-  known_.insert(known_.begin(), {std::move(requests), enough, layout.bytes});
+  known_.insert(known_.begin(),
+                {std::move(requests), enough, layout.bytes, layout.algorithm == kEjections});
 }
 
 }  // namespace dc::layout

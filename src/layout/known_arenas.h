@@ -18,8 +18,8 @@ namespace dc::layout {
 class KnownArenas {
  public:
   // Bytes of a layout of the requests that are at most `enough`, or of the best if none is; empty
-  // if they are not known. What is known for one number of bytes may answer for another: a layout
-  // that fits those fits more, and the best is the same for all that it does not fit.
+  // if they are not known. What is known for one number of bytes answers for more that it fits,
+  // but for what ejections found: these do not find it for each number.
   std::optional<int64_t> find(std::span<const Request> requests, int64_t enough);
   // They must not be known. Forgets the entries that were not asked for longest, where all have too
   // many requests together.
@@ -31,6 +31,7 @@ class KnownArenas {
   struct Known {
     std::vector<Request> requests;
     int64_t enough = 0, bytes = 0;
+    bool is_of_ejections = false;
   };
   static constexpr size_t kMostRequests = 2'000'000;
   std::vector<Known> known_;  // the latest first

@@ -5,58 +5,12 @@
 #include <numeric>
 
 #include "src/base/units.h"
+#include "src/layout/ejections.h"
 #include "src/layout/occupancy.h"
+#include "src/layout/problem.h"
 
 namespace dc::layout {
 namespace {
-
-// Requests with times renumbered to the positions where something starts: two ranges share a
-// position exactly if they share such a one. Those before which nothing has ended since the last
-// are enough to tell: what is alive at another is alive at the next of them too.
-struct Problem {
-  std::vector<int32_t> first, last;  // positions where something starts
-  std::vector<int32_t> begin, end;   // of these, moments that tell who shares one
-  std::vector<int64_t> bytes;
-  int32_t moments = 1;
-  size_t size() const { return bytes.size(); }
-};
-
-Problem make_problem(std::span<const Request> requests) {
-  std::vector<int32_t> starts;
-  starts.reserve(requests.size());
-  for (const Request& request : requests) starts.push_back(request.first);
-  std::sort(starts.begin(), starts.end());
-  starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
-  Problem problem;
-  std::vector<int32_t> ends(starts.size());  // whether something ends before the next start
-  for (const Request& request : requests) {
-    auto index = [&](auto it) { return static_cast<int32_t>(it - starts.begin()); };
-    problem.first.push_back(index(std::lower_bound(starts.begin(), starts.end(), request.first)));
-    problem.last.push_back(index(std::upper_bound(starts.begin(), starts.end(), request.last)) - 1);
-    problem.bytes.push_back(base::round_up(request.bytes, base::kAlignment));
-    ends[static_cast<size_t>(problem.last.back())] = 1;
-  }
-  // Now how many do up to there.
-  std::partial_sum(ends.begin(), ends.end(), ends.begin());
-  for (size_t i = 0; i < problem.size(); ++i) {
-    const auto first = static_cast<size_t>(problem.first[i]);
-    problem.begin.push_back(first == 0 ? 0 : ends[first - 1]);
-    problem.end.push_back(ends[static_cast<size_t>(problem.last[i])] - 1);
-  }
-  if (!ends.empty()) problem.moments = ends.back();
-  return problem;
-}
-
-int64_t peak(const Problem& problem) {
-  std::vector<int64_t> change(static_cast<size_t>(problem.moments) + 1, 0);
-  for (size_t i = 0; i < problem.size(); ++i) {
-    change[static_cast<size_t>(problem.begin[i])] += problem.bytes[i];
-    change[static_cast<size_t>(problem.end[i]) + 1] -= problem.bytes[i];
-  }
-  int64_t live = 0, most = 0;
-  for (int64_t delta : change) most = std::max(most, live += delta);
-  return most;
-}
 
 Occupancy occupancy_of(const Problem& problem) {
   std::vector<Span> spans;
@@ -123,10 +77,6 @@ Order promote(const Problem& problem, const Layout& layout, const Order& order, 
   return result;
 }
 
-int64_t duration(const Problem& problem, uint32_t i) {
-  return problem.last[i] - problem.first[i] + 1;
-}
-
 // The best layout so far.
 struct Best {
   Layout layout{};
@@ -154,9 +104,9 @@ void repair_all(const Problem& problem, int64_t bound, int rounds, int64_t enoug
       order_by(problem,
                [&](uint32_t i) {
                  return static_cast<double>(problem.bytes[i]) *
-                        static_cast<double>(duration(problem, i));
+                        static_cast<double>(problem.duration(i));
                }),
-      order_by(problem, [&](uint32_t i) { return duration(problem, i); }),
+      order_by(problem, [&](uint32_t i) { return problem.duration(i); }),
       order_by(problem, [&](uint32_t i) { return -static_cast<int64_t>(problem.first[i]); }),
       size_order(problem),
   };
@@ -180,12 +130,53 @@ void repair_all(const Problem& problem, int64_t bound, int rounds, int64_t enoug
   }
 }
 
+// Looks of Ejections that may be in vain.
+constexpr int64_t kPatience = 400'000;
+// Limits: the lower bound and one of so many parts of it.
+constexpr int64_t kParts[] = {32, 64, 128, 256, 512};
+// Placing a request takes as long as so many looks.
+constexpr int64_t kLookedInPlacing = 15;
+
+int64_t end_of(const Problem& problem, const std::vector<int64_t>& offsets) {
+  int64_t end = 0;
+  for (size_t i = 0; i < problem.size(); ++i) end = std::max(end, offsets[i] + problem.bytes[i]);
+  return end;
+}
+
+// Brings the best to ever lower limits, as long as it can and that is not enough. What is enough is
+// a limit too, behind those that do not depend on it: so what is found there is found where it, or
+// more, is enough.
+void eject_from(const Problem& problem, int64_t bound, int64_t enough, Best& best) {
+  if (0 < enough && enough < bound) return;
+  Ejections ejections(problem);
+  const std::vector<int64_t> start = best.layout.offsets;
+  const auto bring_below = [&](int64_t limit) {
+    std::vector<int64_t> offsets = start;
+    limit = limit / base::kAlignment * base::kAlignment;
+    if (!ejections.bring_below(limit, kPatience, offsets)) return false;
+    best.bytes = end_of(problem, offsets);
+    best.layout = {std::move(offsets), best.bytes, std::string(kEjections)};
+    return true;
+  };
+  const bool is_above = enough > bound + bound / kParts[0];
+  if (!is_above || !bring_below(enough)) {
+    for (const int64_t part : kParts) {
+      const int64_t limit = bound + bound / part;
+      if (limit < best.bytes && !bring_below(limit)) break;
+      if (best.bytes <= enough) break;
+    }
+    if (enough > 0 && !is_above && best.bytes > enough) bring_below(enough);
+  }
+  best.rounds += static_cast<int>(ejections.looked() /
+                                  (kLookedInPlacing * static_cast<int64_t>(problem.size())));
+}
+
 }  // namespace
 
-int64_t lower_bound(std::span<const Request> requests) { return peak(make_problem(requests)); }
+int64_t lower_bound(std::span<const Request> requests) { return Problem(requests).peak(); }
 
 Layout greedy_by_size(std::span<const Request> requests) {
-  const Problem problem = make_problem(requests);
+  const Problem problem(requests);
   Occupancy occupancy = occupancy_of(problem);
   Layout layout = place(problem, size_order(problem), occupancy);
   layout.algorithm = "greedy by size";
@@ -194,16 +185,16 @@ Layout greedy_by_size(std::span<const Request> requests) {
 }
 
 Layout repaired_greedy(std::span<const Request> requests, int rounds, int64_t enough) {
-  const Problem problem = make_problem(requests);
+  const Problem problem(requests);
   Best best;
   Occupancy occupancy = occupancy_of(problem);
-  repair_all(problem, peak(problem), rounds, enough, nullptr, occupancy, best);
+  repair_all(problem, problem.peak(), rounds, enough, nullptr, occupancy, best);
   return std::move(best).found();
 }
 
 Layout best_layout(std::span<const Request> requests, int64_t enough) {
-  const Problem problem = make_problem(requests);
-  const int64_t bound = peak(problem);
+  const Problem problem(requests);
+  const int64_t bound = problem.peak();
   Occupancy occupancy = occupancy_of(problem);
   const Layout by_size = place(problem, size_order(problem), occupancy);
   Best best{by_size, by_size.bytes, 1};
@@ -211,6 +202,7 @@ Layout best_layout(std::span<const Request> requests, int64_t enough) {
   if (by_size.bytes <= std::max(enough, bound)) return std::move(best).found();
   int rounds = static_cast<int>(std::clamp<size_t>(200000 / (requests.size() + 1), 8, 64));
   repair_all(problem, bound, rounds, enough, &by_size, occupancy, best);
+  if (best.bytes > std::max(enough, bound)) eject_from(problem, bound, enough, best);
   return std::move(best).found();
 }
 

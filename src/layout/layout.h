@@ -21,9 +21,11 @@ Layout greedy_by_size(std::span<const Request> requests);
 // at the first layout of at most `enough` bytes.
 Layout repaired_greedy(std::span<const Request> requests, int rounds, int64_t enough = 0);
 
-// Runs both and keeps the smaller layout. The number of rounds follows from the number of requests
-// only, never from a clock. The search ends at the first layout of at most `enough` bytes; that
-// does not change whether one is found.
+// The first of these that takes at most `enough` bytes, or the smallest: by decreasing size;
+// repaired, in a number of rounds that follows from the number of requests; the smaller of both
+// changed by ejections (ejections.h) to end at ever lower limits, or at `enough`. What is found
+// where nothing is enough, for which `enough` is 0, is found where as many bytes or more are. The
+// same on every machine.
 Layout best_layout(std::span<const Request> requests, int64_t enough = 0);
 
 }  // namespace dc::layout

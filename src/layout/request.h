@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace dc::layout {
@@ -15,6 +16,8 @@ struct Request {
   int64_t bytes = 0;
   bool operator==(const Request&) const = default;
 };
+
+inline constexpr std::string_view kEjections = "ejections";  // an algorithm
 
 struct Layout {
   std::vector<int64_t> offsets;  // bytes, one per request, multiples of base::kAlignment

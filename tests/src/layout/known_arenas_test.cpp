@@ -27,16 +27,22 @@ TEST(KnownArenas, KnowsTheSameRequestsAlone) {
   EXPECT_FALSE(known.find(Requests{some[0]}, 100));
 }
 
-TEST(KnownArenas, ALayoutThatFitsAnswersForMoreAndTheBestForAll) {
+TEST(KnownArenas, ALayoutThatFitsAnswersForMoreUnlessEjectionsFoundIt) {
   const Requests fits = {{0, 3, 64}, {1, 2, 128}}, best = {{0, 3, 64}, {1, 2, 192}};
+  const Requests ejected = {{0, 3, 64}, {1, 2, 256}};
   KnownArenas known;
   known.add(fits, 200, of(192));  // a better one may exist
   EXPECT_EQ(known.find(fits, 300), 192);
   EXPECT_EQ(known.find(fits, 192), 192);
   EXPECT_FALSE(known.find(fits, 191));
-  known.add(best, 200, of(256));  // none has 200 bytes
-  for (const int64_t enough : {0, 199, 201, 255, 256, 300})
-    EXPECT_EQ(known.find(best, enough), 256);
+  known.add(best, 200, of(256));  // for 201, ejections may find a smaller one
+  for (const int64_t enough : {200, 256, 300}) EXPECT_EQ(known.find(best, enough), 256);
+  for (const int64_t enough : {0, 199, 201, 255}) EXPECT_FALSE(known.find(best, enough));
+  Layout found = of(320);
+  found.algorithm = kEjections;
+  known.add(ejected, 330, found);
+  EXPECT_EQ(known.find(ejected, 330), 320);
+  for (const int64_t enough : {320, 329, 331, 400}) EXPECT_FALSE(known.find(ejected, enough));
 }
 
 TEST(KnownArenas, CountsWhatWasPlaced) {

@@ -1,0 +1,137 @@
+#include "src/layout/ejections.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <queue>
+
+#include "src/base/units.h"
+
+namespace dc::layout {
+namespace {
+
+constexpr int32_t kBlock = 32;  // moments
+
+// An edge: where an item begins or ends, in units of the alignment, above which item it is: so they
+// are sorted as plain numbers.
+constexpr int kIndexBits = 26;
+constexpr uint64_t kIndexMask = (uint64_t{1} << kIndexBits) - 1;
+uint64_t edge(int64_t offset, uint32_t item) {
+  return static_cast<uint64_t>(offset / base::kAlignment) << kIndexBits | item;
+}
+int64_t offset_of(uint64_t edge) {
+  return static_cast<int64_t>(edge >> kIndexBits) * base::kAlignment;
+}
+
+}  // namespace
+
+Ejections::Ejections(const Problem& problem)
+    : begun_(static_cast<size_t>(problem.moments) + 1),
+      going_on_(static_cast<size_t>(problem.moments / kBlock) + 1) {
+  for (uint32_t i = 0; i < problem.size(); ++i) {
+    if (problem.bytes[i] > 0) by_begin_.push_back(i);
+  }
+  std::ranges::stable_sort(by_begin_, {}, [&](uint32_t i) { return problem.begin[i]; });
+  for (const uint32_t i : by_begin_) {
+    const Item item{kOut, problem.bytes[i], problem.begin[i], problem.end[i], 0, 0};
+    const double area = static_cast<double>(item.bytes) * static_cast<double>(problem.duration(i));
+    ++begun_[static_cast<size_t>(item.begin) + 1];
+    for (int32_t block = item.begin / kBlock + 1; block * kBlock <= item.end; ++block)
+      going_on_[static_cast<size_t>(block)].push_back(static_cast<uint32_t>(items_.size()));
+    items_.push_back(item);
+    items_.back().least_weight = 1 + static_cast<int64_t>(std::sqrt(area));
+  }
+  std::partial_sum(begun_.begin(), begun_.end(), begun_.begin());
+}
+
+bool Ejections::bring_below(int64_t limit, int64_t patience, std::vector<int64_t>& offsets) {
+  std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> out;
+  for (uint32_t k = 0; k < items_.size(); ++k) {
+    Item& item = items_[k];
+    item.offset = offsets[by_begin_[k]];
+    item.weight = item.least_weight;
+    if (item.offset + item.bytes <= limit) continue;
+    item.offset = kOut;
+    out.push(k);
+  }
+  size_t fewest = out.size();
+  int64_t since = looked_;
+  while (!out.empty()) {
+    if (looked_ - since > patience) return false;
+    Item& item = items_[out.top()];
+    out.pop();
+    find_alive_with(item);
+    const int64_t offset = least_displacing(item.bytes, limit);
+    for (const uint32_t k : alive_) {
+      Item& other = items_[k];
+      if (other.offset >= offset + item.bytes || other.offset + other.bytes <= offset) continue;
+      other.offset = kOut;
+      other.weight += other.least_weight;
+      out.push(k);
+    }
+    item.offset = offset;
+    item.weight += item.least_weight;
+    if (out.size() >= fewest) continue;
+    fewest = out.size();
+    since = looked_;
+  }
+  for (size_t k = 0; k < items_.size(); ++k) offsets[by_begin_[k]] = items_[k].offset;
+  return true;
+}
+
+// What has a place.
+void Ejections::find_alive_with(const Item& item) {
+  alive_.clear();
+  const auto look_at = [&](uint32_t k) {
+    if (items_[k].end >= item.begin && items_[k].offset != kOut) alive_.push_back(k);
+  };
+  const int32_t block = item.begin / kBlock;
+  const std::vector<uint32_t>& going_on = going_on_[static_cast<size_t>(block)];
+  uint32_t next = begun_[static_cast<size_t>(block) * kBlock];
+  const uint32_t end = begun_[static_cast<size_t>(item.end) + 1];
+  looked_ += static_cast<int64_t>(going_on.size()) + end - next;
+  for (const uint32_t k : going_on) look_at(k);
+  for (; next < end; ++next) look_at(next);
+}
+
+// The offset at which what is alive and in the way weighs least; the lowest of several. What is in
+// the way begins below the end and does not end at or below the offset.
+int64_t Ejections::least_displacing(int64_t bytes, int64_t limit) {
+  begins_.clear();
+  ends_.clear();
+  for (const uint32_t k : alive_) {
+    begins_.push_back(edge(items_[k].offset, k));
+    ends_.push_back(edge(items_[k].offset + items_[k].bytes, k));
+  }
+  std::ranges::sort(begins_);
+  std::ranges::sort(ends_);
+  const auto weight_of = [&](uint64_t edge) { return items_[edge & kIndexMask].weight; };
+  const int64_t highest = limit - bytes;
+  int64_t least = INT64_MAX, best = 0, in_the_way = 0;
+  size_t begun = 0, ended = 0;
+  const auto look_at = [&](int64_t offset) {
+    for (; begun < begins_.size() && offset_of(begins_[begun]) < offset + bytes; ++begun)
+      in_the_way += weight_of(begins_[begun]);
+    for (; ended < ends_.size() && offset_of(ends_[ended]) <= offset; ++ended)
+      in_the_way -= weight_of(ends_[ended]);
+    if (in_the_way >= least) return;
+    least = in_the_way;
+    best = offset;
+  };
+  // Directly above one or directly below one, upwards; at the bottom and at the top.
+  look_at(0);
+  for (size_t above = 0, below = 0; least > 0;) {
+    while (below < begins_.size() && offset_of(begins_[below]) < bytes) ++below;
+    int64_t next = highest;
+    if (above < ends_.size()) next = std::min(next, offset_of(ends_[above]));
+    if (below < begins_.size()) next = std::min(next, offset_of(begins_[below]) - bytes);
+    look_at(next);
+    if (next == highest) break;
+    while (above < ends_.size() && offset_of(ends_[above]) <= next) ++above;
+    while (below < begins_.size() && offset_of(begins_[below]) - bytes <= next) ++below;
+  }
+  return best;
+}
+
+}  // namespace dc::layout
