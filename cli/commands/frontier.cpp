@@ -77,9 +77,14 @@ std::vector<const driver::CompileResult*> plans_of_points(const driver::Frontier
 }
 
 Status write_plans(const std::string& directory, const driver::Frontier& frontier) {
-  for (size_t i = 0; i < frontier.points.size(); ++i) {
+  const size_t rows = frontier.points.size();
+  for (size_t i = 0; i < rows; ++i) {
     const driver::CompileResult& plan = frontier.plans[frontier.points[i].plan];
     DC_RETURN_IF_ERROR(base::write_file_atomically(plan_path(directory, i), plan.bytes));
+  }
+  if (std::error_code ignored; std::filesystem::exists(plan_path(directory, rows), ignored)) {
+    std::fprintf(stderr, "note: %s, and plans with higher numbers, are of an earlier frontier\n",
+                 plan_path(directory, rows).c_str());
   }
   return {};
 }

@@ -114,6 +114,8 @@ def _run(arguments):
     default = presets.default_shape(arguments.preset)
     if arguments.seq and default[1] is None:
         raise ExportError(f"preset {arguments.preset} reads no tokens; leave --seq out", errors.USAGE)
+    if arguments.seq and arguments.hf_config:
+        hf.require_tokens(arguments.hf_config)
     options = Options(
         batch=arguments.batch or default[0],
         seq=arguments.seq or default[1],

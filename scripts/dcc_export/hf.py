@@ -9,11 +9,11 @@ import sys
 import torch
 
 from . import experts, separate_experts, unknown_keys
-from .errors import MISSING, ExportError, first_line
+from .errors import MISSING, USAGE, ExportError, first_line
 from .headless import compute_buffers
 from .randomness import dropout_rates, set_rates
 from .stock import Stock
-from .tasks import find_task, require_fitting
+from .tasks import find_task, reads_tokens, require_fitting
 from .training_step import Workload
 
 
@@ -50,6 +50,13 @@ def build(values, options, attention=None):
     limits = experts.notes(config, options.batch * (options.seq or 1))
     stock = Stock(values, task, options.seed, altered=options.dropout > 0 or bool(limits))
     return Workload(module, inputs, roles, notes=notes + limits, stock=stock)
+
+
+def require_tokens(path):
+    """Refuses the config of a model that reads none, where their number is given."""
+    config = make_config(read_config(path))
+    if not reads_tokens(find_task(config)[0]):
+        raise ExportError(f"the {config.model_type!r} config is of a model of pictures, which reads no tokens; leave --seq out", USAGE)
 
 
 def dropout_notes(values):

@@ -82,6 +82,10 @@ def _picture(config, options):
     return size if isinstance(size, (list, tuple)) else (size, size)
 
 
+def reads_tokens(task):
+    return task is not _IMAGE
+
+
 def require_fitting(task, options):
     """Refuses options that the task would ignore."""
     if options.image_size is not None and task is not _IMAGE:

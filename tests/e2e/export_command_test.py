@@ -123,6 +123,11 @@ class CommandTest(ExportTest):
                 self.assertEqual(note in said, expected, said)
                 self.assertEqual("dropout" in said, expected, said)
 
+    def test_pictures_have_no_tokens(self):
+        code, said = self.exported(model_type="vit", image_size=16, patch_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
+        self.assertEqual(code, 64, said)
+        self.assertRegex(said, "^export.py: the 'vit' config is of a model of pictures, which reads no tokens; leave --seq out\n$")
+
     def test_heads_that_are_not_exported(self):
         """A config is exported as what it names, or not at all."""
         bert = {"model_type": "bert", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16, "vocab_size": 32}

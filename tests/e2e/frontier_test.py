@@ -86,6 +86,9 @@ class FrontierTest(jobs.JobTest):
             losses.append(re.findall(r"loss (\S+)", result.out))
         self.assertEqual(losses[0], losses[1])
         self.assertEqual(len(losses[0]), 3)
+        fewer = self.dcc("--points", "2", "--plans", plans)
+        self.assertEqual(fewer.code, 0, fewer.err)
+        self.assertRegex(fewer.err, rf"note: {plans}/3.dcp, and plans with higher numbers, are of an earlier frontier")
 
     def test_what_makes_no_curve(self):
         self.refused(self.dcc("--memory", "1MiB"), 64, "FROM:TO")
