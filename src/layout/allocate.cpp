@@ -207,7 +207,8 @@ base::Result<Allocation> allocate_space(ir::Step& step,
     DC_ASSIGN_OR_RETURN(Layout layout, checked_layout(wants, graph, 0));
     // What keeps a budget need not be found without it.
     if (budget && found.state.v + layout.bytes > budget->v) {
-      DC_ASSIGN_OR_RETURN(layout, checked_layout(wants, graph, budget->v - found.state.v));
+      DC_ASSIGN_OR_RETURN(Layout kept, checked_layout(wants, graph, budget->v - found.state.v));
+      if (kept.bytes < layout.bytes) layout = std::move(kept);
     }
     apply(wants, layout, space, found.state.v, graph);
     found.arena.v = std::max(found.arena.v, layout.bytes);

@@ -371,7 +371,8 @@ class Options(unittest.TestCase):
         need = said["memory"]["arena_bytes"]["device"]
         enough, again = report(self.model, "--world", "2", "--zero", "3", "--memory", str(need))
         self.assertEqual((enough["memory"]["arena_bytes"]["device"], schedule_remarks(enough)), (need, []))
-        for budget in (str(need - 1), "1", "100KiB"):
+        self.assertLessEqual(said["memory"]["peak"]["bytes"], need)
+        for budget in (str(said["memory"]["peak"]["bytes"] - 1), "1", "100KiB"):
             target = running.fresh(".dcp")
             failed = dcc("compile", self.model, "--world", "2", "--zero", "3", "--memory", budget, "--recompute", "off", "-o", target, check=False)
             self.assertEqual((failed.returncode, failed.stdout), (80, ""))
