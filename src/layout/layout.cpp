@@ -131,7 +131,7 @@ void repair_all(const Problem& problem, int64_t bound, int rounds, int64_t enoug
 }
 
 // Looks of Ejections that may be in vain.
-constexpr int64_t kPatience = 400'000;
+constexpr int64_t kPatience = 200'000;
 // Limits: the lower bound and one of so many parts of it; at last the bound.
 constexpr int64_t kParts[] = {32, 64, 128, 256, 512, kNoLimit};
 // Placing a request takes as long as so many looks.
