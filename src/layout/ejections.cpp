@@ -1,6 +1,8 @@
 #include "src/layout/ejections.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <numeric>
@@ -22,6 +24,34 @@ uint64_t edge(int64_t offset, uint32_t item) {
 }
 int64_t offset_of(uint64_t edge) {
   return static_cast<int64_t>(edge >> kIndexBits) * base::kAlignment;
+}
+
+// `bits`: that their offsets take, in units of the alignment. By the first two bytes of these, the
+// last first, then each among the few that have these alike: of hundreds that takes a third of the
+// time that comparisons take.
+void sort_by_offset(std::vector<uint64_t>& edges, std::vector<uint64_t>& spare, int bits) {
+  constexpr size_t kFew = 32;
+  constexpr int kDigitBits = 8, kDigits = 2;
+  constexpr uint64_t kMask = (1 << kDigitBits) - 1;
+  if (edges.size() < kFew) {
+    std::ranges::sort(edges);
+    return;
+  }
+  spare.resize(edges.size());
+  const int first = kIndexBits + std::max(0, bits - kDigits * kDigitBits);
+  for (int shift = first; shift < first + kDigits * kDigitBits; shift += kDigitBits) {
+    std::array<uint32_t, kMask + 2> before{};  // edges of lesser digits
+    for (const uint64_t edge : edges) ++before[(edge >> shift & kMask) + 1];
+    std::partial_sum(before.begin(), before.end(), before.begin());
+    for (const uint64_t edge : edges) spare[before[edge >> shift & kMask]++] = edge;
+    edges.swap(spare);
+  }
+  for (size_t i = 1; i < edges.size(); ++i) {
+    const uint64_t edge = edges[i];
+    size_t to = i;
+    for (; to > 0 && edges[to - 1] > edge; --to) edges[to] = edges[to - 1];
+    edges[to] = edge;
+  }
 }
 
 }  // namespace
@@ -104,8 +134,9 @@ int64_t Ejections::least_displacing(int64_t bytes, int64_t limit) {
     begins_.push_back(edge(items_[k].offset, k));
     ends_.push_back(edge(items_[k].offset + items_[k].bytes, k));
   }
-  std::ranges::sort(begins_);
-  std::ranges::sort(ends_);
+  const int bits = std::bit_width(static_cast<uint64_t>(limit / base::kAlignment));
+  sort_by_offset(begins_, spare_, bits);
+  sort_by_offset(ends_, spare_, bits);
   const auto weight_of = [&](uint64_t edge) { return items_[edge & kIndexMask].weight; };
   const int64_t highest = limit - bytes;
   int64_t least = INT64_MAX, best = 0, in_the_way = 0;

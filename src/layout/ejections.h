@@ -46,7 +46,7 @@ class Ejections {
   std::vector<uint32_t> begun_;                  // by moment: how many begin before it
   std::vector<std::vector<uint32_t>> going_on_;  // by block of moments: items that began before it
   std::vector<uint32_t> alive_;                  // items, with the one that is looked at
-  std::vector<uint64_t> begins_, ends_;          // of these: edge() in ejections.cpp
+  std::vector<uint64_t> begins_, ends_, spare_;  // of these: edge() in ejections.cpp
   int64_t looked_ = 0;
 };
 

@@ -101,16 +101,9 @@ void repair_all(const Problem& problem, int64_t bound, int rounds, int64_t enoug
                 const Layout* by_size, Occupancy& occupancy, Best& best) {
   enough = std::max(enough, bound);
   Order orders[] = {
-      order_by(problem,
-               [&](uint32_t i) {
-                 return static_cast<double>(problem.bytes[i]) *
-                        static_cast<double>(problem.duration(i));
-               }),
-      order_by(problem, [&](uint32_t i) { return problem.duration(i); }),
-      order_by(problem, [&](uint32_t i) { return -static_cast<int64_t>(problem.first[i]); }),
       size_order(problem),
+      order_by(problem, [&](uint32_t i) { return -static_cast<int64_t>(problem.first[i]); }),
   };
-  constexpr size_t kBySize = std::size(orders) - 1;
   int left = rounds;
   for (size_t k = 0; k < std::size(orders) && left > 0; ++k) {
     const int share = std::max(1, left / static_cast<int>(std::size(orders) - k));
@@ -121,7 +114,7 @@ void repair_all(const Problem& problem, int64_t bound, int rounds, int64_t enoug
       // No round follows the last one, so place() may stop when its layout is not smaller than the
       // best.
       const int64_t limit = round == share ? best.bytes : kNoLimit;
-      current = round == 1 && k == kBySize && by_size != nullptr
+      current = round == 1 && k == 0 && by_size != nullptr
                     ? *by_size
                     : place(problem, orders[k], occupancy, limit);
       best.offer(current);
@@ -131,7 +124,7 @@ void repair_all(const Problem& problem, int64_t bound, int rounds, int64_t enoug
 }
 
 // Looks of Ejections that may be in vain.
-constexpr int64_t kPatience = 200'000;
+constexpr int64_t kPatience = 800'000;
 // Limits: the lower bound and one of so many parts of it; at last the bound.
 constexpr int64_t kParts[] = {32, 64, 128, 256, 512, kNoLimit};
 // Placing a request takes as long as so many looks.
@@ -200,7 +193,7 @@ Layout best_layout(std::span<const Request> requests, int64_t enough) {
   Best best{by_size, by_size.bytes, 1};
   best.layout.algorithm = "greedy by size";
   if (by_size.bytes <= std::max(enough, bound)) return std::move(best).found();
-  int rounds = static_cast<int>(std::clamp<size_t>(200000 / (requests.size() + 1), 8, 64));
+  int rounds = static_cast<int>(std::clamp<size_t>(120000 / (requests.size() + 1), 6, 40));
   repair_all(problem, bound, rounds, enough, &by_size, occupancy, best);
   if (best.bytes > std::max(enough, bound)) eject_from(problem, bound, enough, best);
   return std::move(best).found();

@@ -15,10 +15,10 @@ int64_t lower_bound(std::span<const Request> requests);
 // Places requests by decreasing size at the lowest offset free throughout their range.
 Layout greedy_by_size(std::span<const Request> requests);
 
-// Starts from several orders (size times duration, duration, start) and repairs: requests that
-// stick out above the lower bound move forward in the order, and all are placed again. `rounds` is
-// the number of placements made at most, over all orders; it stops earlier at the lower bound, or
-// at the first layout of at most `enough` bytes.
+// Starts from two orders (by decreasing size, and the last to begin first) and repairs: requests
+// that stick out above the lower bound move forward in the order, and all are placed again.
+// `rounds` is the number of placements made at most, over both orders; it stops earlier at the
+// lower bound, or at the first layout of at most `enough` bytes.
 Layout repaired_greedy(std::span<const Request> requests, int rounds, int64_t enough = 0);
 
 // The first of these that takes at most `enough` bytes, or the smallest: by decreasing size;
