@@ -52,9 +52,10 @@ struct TimeAxis {
 
 using analysis::aligned_bytes;
 
-// How much may be live so that a layout keeps `bytes`: one part in 33 less, because it may need up
-// to 3 % more than the largest live sum.
-inline int64_t live_limit(int64_t bytes) { return bytes / 33 * 32; }
+// How much may be live so that a layout keeps `bytes`: one of so many parts less, because it may
+// need up to 3 % more than the largest live sum.
+inline constexpr int64_t kLeftToLayout = 33;
+inline int64_t live_limit(int64_t bytes) { return bytes / kLeftToLayout * (kLeftToLayout - 1); }
 // Bytes that transients may take: live_limit() of what the state leaves of the budget. Empty: no
 // budget.
 std::optional<int64_t> transient_limit(const ir::Step& step,

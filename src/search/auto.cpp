@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/schedule/time_axis.h"
 #include "src/search/certificate.h"
 #include "src/search/descent.h"
 #include "src/search/earlier_plan.h"
@@ -86,8 +87,10 @@ class Search {
     DC_RETURN_IF_ERROR(descent_.run_otherwise(std::min(otherwise, end - trials().spent())));
     trials().set_effort(end);
     DC_RETURN_IF_ERROR(descent_.run());
+    if (!state_.options().memory()) DC_RETURN_IF_ERROR(descent_.run_whole(parts() / 4));
     trials().set_effort(trials().spent() + kept_for_end() + more_for_end());
     DC_RETURN_IF_ERROR(refine());
+    DC_RETURN_IF_ERROR(plan_for_more());
     trials().take_fastest();
     DC_RETURN_IF_ERROR(try_earlier());
     return named_.try_smallest();
@@ -274,6 +277,23 @@ class Search {
     if (std::ranges::count(state_.fusions(), otherwise) == 0) return {};
     const Chain other = fused(state_.best().chain, otherwise);
     return state_.try_next({other, state_.best().planned}).status();
+  }
+  // Passes leave a part of what the state does not take to the layout (schedule::live_limit()),
+  // which mostly needs less of it. Beyond the effort.
+  Status plan_for_more() {
+    const std::optional<base::Bytes>& budget = state_.options().memory();
+    if (!budget || !state_.score().fits) return {};
+    const Candidate best = state_.best();
+    DC_ASSIGN_OR_RETURN(const int64_t state, trials().steps().state_bytes(best.chain));
+    const int64_t left = budget->v - state;
+    if (left <= 0) return {};
+    for (const int64_t part : {schedule::kLeftToLayout, 2 * schedule::kLeftToLayout}) {
+      trials().set_effort(trials().spent() + Trials::kWorkOfOne);
+      if (state_.best() != best || trials().done()) return {};
+      const base::Bytes more{budget->v + left / part};
+      DC_RETURN_IF_ERROR(trials().try_once({best.chain, more}).status());
+    }
+    return {};
   }
   // What is left of the effort: schedules near the fastest with operators fused and memory used as
   // it has them, to which a descent that moved on did not come. What costs the same is the same.

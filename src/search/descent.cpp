@@ -77,18 +77,40 @@ Status Descent::run_otherwise(int effort) {
   return {};
 }
 
+Status Descent::run_whole(int effort) {
+  Trial best;
+  for (const Keeping some : {Keeping::Jointly, Keeping::Parameters, Keeping::AllActivations}) {
+    const Trial& other = state_.trials().best_of(some);
+    if (state_.keeps_through_micro_batches(other.candidate.chain) &&
+        (best.empty() || other.score.time < best.score.time))
+      best = other;
+  }
+  if (best.empty() || state_.trials().is_at_bound()) return {};
+  Candidate from = best.candidate;
+  if (state_.options().recompute == passes::Recompute::Auto)
+    from.chain = with_all_activations(from.chain);
+  from.chain = with_whole_part(from.chain, kWholeParts, state_.parameter_bytes());
+  was_whole_ = false;
+  return run_apart(from, effort);
+}
+
 Status Descent::run_within(Keeping keeping, int effort) {
+  within_ = keeping;
+  DC_RETURN_IF_ERROR(run_apart(state_.trials().best_of(keeping).candidate, effort));
+  within_.reset();
+  return {};
+}
+
+// Then the better of what it finds and the best so far is the best.
+Status Descent::run_apart(const Candidate& from, int effort) {
   Trials& trials = state_.trials();
-  const Candidate from = trials.best_of(keeping).candidate;
   const Trials::Aside before = trials.set_aside();
   trials.set_effort(trials.spent() + effort);
   trials.forget(from.chain);  // its layout may be unknown
   DC_RETURN_IF_ERROR(trials.try_candidate(from).status());
-  within_ = keeping;
   for (const Chain& other : state_.fused_otherwise(from.chain))
     DC_RETURN_IF_ERROR(state_.try_next({other, from.planned}).status());
   if (state_.score().fits) DC_RETURN_IF_ERROR(run());
-  within_.reset();
   trials.take_back(before);
   return {};
 }

@@ -25,12 +25,16 @@ class Descent {
   // best, without leaving that way: what a decision made worse, others may make up for. `effort`:
   // for all of them, as Trials counts it.
   base::Status run_otherwise(int effort);
+  // Then, without a budget, from the best with all parameters whole through all micro-batches and
+  // nothing made again: single steps are a long way there. `effort`: for it, as Trials counts it.
+  base::Status run_whole(int effort);
   // The schedule made by passes that plan for less: what passes make of a budget is not smooth, and
   // less may be more.
   base::Status plan_for_less(const Candidate& from);
 
  private:
   base::Status run_within(Keeping keeping, int effort);
+  base::Status run_apart(const Candidate& from, int effort);
   base::Status make_faster_ones_fit();
   base::Status recompute_otherwise(int step);
   base::Status keep_through_micro_batches();

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "src/schedule/time_axis.h"
 #include "src/search/opening.h"
 #include "src/search/starts.h"
 
@@ -19,7 +20,10 @@ constexpr int kLeastTries = 8;  // schedules that the chain may take
 Status try_anew(Trials& trials, const std::optional<base::Bytes>& budget,
                 const Candidate& earlier) {
   trials.forget(earlier.chain);
-  if (earlier.planned && budget && *earlier.planned < *budget) {
+  const auto may_keep = [&](base::Bytes planned) {
+    return planned != *budget && planned.v - planned.v / schedule::kLeftToLayout <= budget->v;
+  };
+  if (earlier.planned && budget && may_keep(*earlier.planned)) {
     DC_RETURN_IF_ERROR(trials.try_candidate(earlier).status());
     if (trials.score().fits) trials.set_slowest(trials.score().time);
   }

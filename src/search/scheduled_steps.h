@@ -32,7 +32,7 @@ struct RecomputeRange {
 };
 
 // A chain, and the bytes of the device that its passes plan for: those of the budget or, as
-// schedules may need more than was planned for, less. Empty: no limit.
+// schedules may need more or less than was planned for, others. Empty: no limit.
 struct Candidate {
   passes::Chain chain;
   std::optional<base::Bytes> planned;
