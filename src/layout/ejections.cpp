@@ -134,7 +134,8 @@ int64_t Ejections::least_displacing(int64_t bytes, int64_t limit) {
     begins_.push_back(edge(items_[k].offset, k));
     ends_.push_back(edge(items_[k].offset + items_[k].bytes, k));
   }
-  const int bits = std::bit_width(static_cast<uint64_t>(limit / base::kAlignment));
+  const auto bits =
+      static_cast<int>(std::bit_width(static_cast<uint64_t>(limit / base::kAlignment)));
   sort_by_offset(begins_, spare_, bits);
   sort_by_offset(ends_, spare_, bits);
   const auto weight_of = [&](uint64_t edge) { return items_[edge & kIndexMask].weight; };
