@@ -462,20 +462,24 @@ Result<SearchResult> find_within(const ir::Step& imported, const passes::Options
     if (!status.ok()) best.refused.push_back(status.code() + " " + status.sentence());
   };
   // Of large models what leaves the device takes as long to choose as all the rest: there the best
-  // alone is tried with nothing made again.
+  // alone is tried with all made again, and with nothing.
+  constexpr passes::Recompute kWays[] = {passes::Recompute::Full, passes::Recompute::Off};
   if (any_offloads(best.chain) && asked.effort <= kLeastEffort) {
     SearchOptions once = asked;
     once.effort = 1;
-    const Chain kept = said_to_decide(best.chain, passes::Recompute::Off);
-    if (kept != best.chain)
-      note(try_chain(imported, options, best.options.reduction_order, kept, cost, once, whole,
-                     orders, best));
+    const Chain found = best.chain;
+    for (const passes::Recompute way : kWays) {
+      const Chain other = said_to_decide(found, way);
+      if (other != found)
+        note(try_chain(imported, options, best.options.reduction_order, other, cost, once, whole,
+                       orders, best));
+    }
     return best;
   }
   SearchOptions of_way = asked;
   of_way.effort = of_one_way(asked.effort);
   of_way.earlier.reset();
-  for (const passes::Recompute way : {passes::Recompute::Full, passes::Recompute::Off}) {
+  for (const passes::Recompute way : kWays) {
     passes::Options one_way = options;
     one_way.recompute = way;
     note(try_one_way(imported, one_way, cost, of_way, of_one_way(whole), orders, best));
