@@ -90,7 +90,6 @@ class Search {
     if (!state_.options().memory()) DC_RETURN_IF_ERROR(descent_.run_whole(parts() / 4));
     trials().set_effort(trials().spent() + kept_for_end() + more_for_end());
     DC_RETURN_IF_ERROR(refine());
-    DC_RETURN_IF_ERROR(plan_for_more());
     trials().take_fastest();
     DC_RETURN_IF_ERROR(try_earlier());
     return named_.try_smallest();
@@ -128,6 +127,21 @@ class Search {
     DC_RETURN_IF_ERROR(find_bound());
     DC_RETURN_IF_ERROR(state_.try_whole(chain).status());
     return keep_more_or_less();
+  }
+
+  // Passes leave a part of what the state does not take to the layout (schedule::live_limit()),
+  // which mostly needs less of it: `from`, and planned for half of that or all of it too.
+  Status plan_for_more(const Candidate& from) {
+    DC_RETURN_IF_ERROR(find_bound());
+    DC_RETURN_IF_ERROR(trials().try_once(from).status());
+    const int64_t budget = state_.options().memory()->v;
+    DC_ASSIGN_OR_RETURN(const int64_t state, trials().steps().state_bytes(from.chain));
+    for (const int64_t part : {schedule::kLeftToLayout, 2 * schedule::kLeftToLayout}) {
+      if (!state_.score().fits || state_.best() != from || trials().is_at_bound()) return {};
+      const base::Bytes more{budget + std::max<int64_t>(0, budget - state) / part};
+      DC_RETURN_IF_ERROR(trials().try_once({from.chain, more}).status());
+    }
+    return {};
   }
 
   const SearchState& state() const { return state_; }
@@ -278,23 +292,6 @@ class Search {
     const Chain other = fused(state_.best().chain, otherwise);
     return state_.try_next({other, state_.best().planned}).status();
   }
-  // Passes leave a part of what the state does not take to the layout (schedule::live_limit()),
-  // which mostly needs less of it. Beyond the effort.
-  Status plan_for_more() {
-    const std::optional<base::Bytes>& budget = state_.options().memory();
-    if (!budget || !state_.score().fits) return {};
-    const Candidate best = state_.best();
-    DC_ASSIGN_OR_RETURN(const int64_t state, trials().steps().state_bytes(best.chain));
-    const int64_t left = budget->v - state;
-    if (left <= 0) return {};
-    for (const int64_t part : {schedule::kLeftToLayout, 2 * schedule::kLeftToLayout}) {
-      trials().set_effort(trials().spent() + Trials::kWorkOfOne);
-      if (state_.best() != best || trials().done()) return {};
-      const base::Bytes more{budget->v + left / part};
-      DC_RETURN_IF_ERROR(trials().try_once({best.chain, more}).status());
-    }
-    return {};
-  }
   // What is left of the effort: schedules near the fastest with operators fused and memory used as
   // it has them, to which a descent that moved on did not come. What costs the same is the same.
   Status use_as_fastest() {
@@ -418,6 +415,16 @@ Status try_one_way(const ir::Step& imported, passes::Options options, const cost
   return {};
 }
 
+// The better of `best` and what `search` has. Of named chains `best` knows more.
+Status take_better(Search& search, SearchResult& best) {
+  if (!search.state().score().fits) return {};
+  DC_ASSIGN_OR_RETURN(SearchResult found, search.result(false));
+  found.all_named = best.all_named;
+  found.earlier = best.earlier;
+  best = joined(std::move(best), std::move(found));
+  return {};
+}
+
 // The better of `best` and another chain, in one order of reductions.
 Status try_chain(const ir::Step& imported, passes::Options options, ReductionOrder order,
                  const Chain& chain, const cost::CostModel& cost, const SearchOptions& asked,
@@ -425,12 +432,16 @@ Status try_chain(const ir::Step& imported, passes::Options options, ReductionOrd
   options.reduction_order = order;
   Search search(imported, options, cost, asked, whole, orders[order]);
   DC_RETURN_IF_ERROR(search.try_alone(chain));
-  if (!search.state().score().fits) return {};
-  DC_ASSIGN_OR_RETURN(SearchResult found, search.result(false));
-  found.all_named = best.all_named;
-  found.earlier = best.earlier;
-  best = joined(std::move(best), std::move(found));
-  return {};
+  return take_better(search, best);
+}
+
+// The better of `best` and its chain by passes that plan for what they leave to the layout too.
+Status try_for_more(const ir::Step& imported, passes::Options options, const cost::CostModel& cost,
+                    const SearchOptions& asked, int whole, Orders& orders, SearchResult& best) {
+  options.reduction_order = best.options.reduction_order;
+  Search search(imported, options, cost, asked, whole, orders[options.reduction_order], false);
+  DC_RETURN_IF_ERROR(search.plan_for_more({best.chain, best.options.memory()}));
+  return take_better(search, best);
 }
 
 // The better of `best` and what a search without a budget finds, under the budget.
@@ -449,18 +460,19 @@ Status try_without_budget(const ir::Step& imported, const passes::Options& optio
                    orders, best);
 }
 
-// One search of at most `asked.effort`, which does what one of the effort `whole` begins with.
-Result<SearchResult> find_within(const ir::Step& imported, const passes::Options& options,
-                                 const cost::CostModel& cost, const SearchOptions& asked, int whole,
-                                 Orders& orders) {
+// Records an error of what may be left out, as Trials does.
+void note(const Status& status, SearchResult& best) {
+  if (!status.ok()) best.refused.push_back(status.code() + " " + status.sentence());
+}
+
+Result<SearchResult> find_in_ways(const ir::Step& imported, const passes::Options& options,
+                                  const cost::CostModel& cost, const SearchOptions& asked,
+                                  int whole, Orders& orders) {
   DC_ASSIGN_OR_RETURN(SearchResult best,
                       find_in_orders(imported, options, cost, asked, whole, orders));
   const bool decides = options.recompute == passes::Recompute::Auto && options.memory();
   if (!decides || asked.effort <= kLeastOfAll || !best.fits || best.cut_short || asked.first_fit)
     return best;
-  const auto note = [&best](const Status& status) {
-    if (!status.ok()) best.refused.push_back(status.code() + " " + status.sentence());
-  };
   // Of large models what leaves the device takes as long to choose as all the rest: there the best
   // alone is tried with all made again, and with nothing.
   constexpr passes::Recompute kWays[] = {passes::Recompute::Full, passes::Recompute::Off};
@@ -472,7 +484,8 @@ Result<SearchResult> find_within(const ir::Step& imported, const passes::Options
       const Chain other = said_to_decide(found, way);
       if (other != found)
         note(try_chain(imported, options, best.options.reduction_order, other, cost, once, whole,
-                       orders, best));
+                       orders, best),
+             best);
     }
     return best;
   }
@@ -482,11 +495,24 @@ Result<SearchResult> find_within(const ir::Step& imported, const passes::Options
   for (const passes::Recompute way : kWays) {
     passes::Options one_way = options;
     one_way.recompute = way;
-    note(try_one_way(imported, one_way, cost, of_way, of_one_way(whole), orders, best));
+    note(try_one_way(imported, one_way, cost, of_way, of_one_way(whole), orders, best), best);
   }
   of_way.effort = asked.effort;
   if (std::min(asked.effort, default_effort(imported, options)) > kSmallModel)
-    note(try_without_budget(imported, options, cost, of_way, whole, orders, best));
+    note(try_without_budget(imported, options, cost, of_way, whole, orders, best), best);
+  return best;
+}
+
+// One search of at most `asked.effort`, which does what one of the effort `whole` begins with.
+Result<SearchResult> find_within(const ir::Step& imported, const passes::Options& options,
+                                 const cost::CostModel& cost, const SearchOptions& asked, int whole,
+                                 Orders& orders) {
+  DC_ASSIGN_OR_RETURN(SearchResult best,
+                      find_in_ways(imported, options, cost, asked, whole, orders));
+  // What ends earlier does no more than the whole one.
+  const bool is_whole = asked.effort >= whole && !best.cut_short && !asked.first_fit;
+  if (is_whole && best.fits && options.memory())
+    note(try_for_more(imported, options, cost, asked, whole, orders, best), best);
   return best;
 }
 
