@@ -27,8 +27,8 @@ int64_t offset_of(uint64_t edge) {
 }
 
 // `bits`: that their offsets take, in units of the alignment. By the first two bytes of these, the
-// last first, then each among the few that have these alike: of hundreds that takes a third of the
-// time that comparisons take.
+// second first; then each moves past the few before it that have these alike. Of hundreds that
+// takes less time than comparisons.
 void sort_by_offset(std::vector<uint64_t>& edges, std::vector<uint64_t>& spare, int bits) {
   constexpr size_t kFew = 32;
   constexpr int kDigitBits = 8, kDigits = 2;
