@@ -15,6 +15,7 @@
 #include "src/driver/compile.h"
 #include "src/driver/compile_step.h"
 #include "src/driver/within_budget.h"
+#include "src/layout/allocate.h"
 #include "src/search/smallest_chain.h"
 #include "src/sim/simulate.h"
 
@@ -79,7 +80,9 @@ class ChainTable {
     const Result<ir::Step> step =
         budget > 0 ? driver::within_budget(compiler, Bytes{budget}) : compiler.run({});
     if (!step.ok()) return error(step.status());
-    const Result<Bytes> arena = steps_.arena(*step);
+    Result<Bytes> arena = steps_.arena(*step);
+    if (arena.ok() && budget > 0 && arena->v > budget)  // as layout::allocate()
+      arena = layout::device_arena(*step, cost_, Bytes{budget});
     if (!arena.ok()) return error(arena.status());
     return "{\"exit\": 0, \"step_ns\": " + std::to_string(sim::simulate(*step, cost_).time.v) +
            ", \"arena\": " + std::to_string(arena->v) +
