@@ -401,9 +401,14 @@ Status try_one_way(const ir::Step& imported, passes::Options options, const cost
   }
   DC_RETURN_IF_ERROR(search.begin());
   best.cut_short = best.cut_short || search.state().trials().cut_short();
-  const Score& start = search.state().score();
-  if (!start.fits || start.time.v / kNearOneWay > best.time.v / 100) return {};
+  const Score& score = search.state().score();
+  if (!score.fits || score.time.v / kNearOneWay > best.time.v / 100) return {};
   DC_RETURN_IF_ERROR(search.finish());
+  // As the option alone does. Of `best` it is tried at the end.
+  const Candidate of_way = search.state().best();
+  const bool is_near = score.fits && score.time.v / kNearEnd <= best.time.v / 100;
+  if (asked.effort >= whole && is_near && said_to_decide(of_way.chain, way) != best.chain)
+    DC_RETURN_IF_ERROR(search.plan_for_more(of_way));
   DC_ASSIGN_OR_RETURN(SearchResult found, search.result(false));
   found.chain = said_to_decide(found.chain, way);
   found.options.recompute = passes::Recompute::Auto;
