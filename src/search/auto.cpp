@@ -25,7 +25,9 @@ namespace {
 constexpr int64_t kLeastEffort = 28, kLeastOfAll = 8;
 constexpr int64_t kManyNodes = 50'000;
 constexpr int kMostEffort = 1'000'000;
-constexpr int kSmallModel = 300;   // its effort is above: what takes no time there is tried too
+// Efforts of models above which there is time for more searches: with a little less memory, and
+// without a budget.
+constexpr int kHasTimeForLess = 60, kHasTimeForAll = 300;
 constexpr int64_t kNearEnd = 101;  // per cent of the best's time
 // A search that makes all again, or nothing, ends with its starts where these take more than so
 // many per cent of the best's time.
@@ -465,6 +467,27 @@ Status try_without_budget(const ir::Step& imported, const passes::Options& optio
                    orders, best);
 }
 
+// The better of `best` and what a search for a little less memory finds, under the budget.
+Status try_with_less(const ir::Step& imported, const passes::Options& options,
+                     const cost::CostModel& cost, const SearchOptions& asked, int whole,
+                     Orders& orders, SearchResult& best) {
+  constexpr int64_t kLess = 8;  // parts of the budget, of which it has one less
+  const ReductionOrder order = best.options.reduction_order;
+  passes::Options less = options;
+  less.reduction_order = order;
+  less.budgets[ir::Space::Device] = base::Bytes{options.memory()->v / kLess * (kLess - 1)};
+  Search search(imported, less, cost, asked, whole, orders[order], false);
+  DC_RETURN_IF_ERROR(search.begin());
+  if (!search.state().score().fits) return {};
+  DC_RETURN_IF_ERROR(search.finish());
+  DC_ASSIGN_OR_RETURN(const SearchResult found, search.result(false));
+  best.cut_short = best.cut_short || found.cut_short;
+  best.simulated += found.simulated;
+  best.spent += found.spent;
+  if (!found.fits || found.time >= best.time) return {};
+  return try_chain(imported, options, order, found.chain, cost, asked, whole, orders, best);
+}
+
 // Records an error of what may be left out, as Trials does.
 void note(const Status& status, SearchResult& best) {
   if (!status.ok()) best.refused.push_back(status.code() + " " + status.sentence());
@@ -503,7 +526,10 @@ Result<SearchResult> find_in_ways(const ir::Step& imported, const passes::Option
     note(try_one_way(imported, one_way, cost, of_way, of_one_way(whole), orders, best), best);
   }
   of_way.effort = asked.effort;
-  if (std::min(asked.effort, default_effort(imported, options)) > kSmallModel)
+  const int effort = std::min(asked.effort, default_effort(imported, options));
+  if (effort > kHasTimeForLess)
+    note(try_with_less(imported, options, cost, of_way, whole, orders, best), best);
+  if (effort > kHasTimeForAll)
     note(try_without_budget(imported, options, cost, of_way, whole, orders, best), best);
   return best;
 }
