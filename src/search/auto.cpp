@@ -451,6 +451,18 @@ Status try_for_more(const ir::Step& imported, passes::Options options, const cos
   return take_better(search, best);
 }
 
+// The better of `best` and, under the budget, the chain that a search for another one found.
+Status try_found(const ir::Step& imported, const passes::Options& options,
+                 const SearchResult& found, const cost::CostModel& cost, const SearchOptions& asked,
+                 int whole, Orders& orders, SearchResult& best) {
+  best.cut_short = best.cut_short || found.cut_short;
+  best.simulated += found.simulated;
+  best.spent += found.spent;
+  if (found.chain.empty() || !found.fits || found.time >= best.time) return {};
+  return try_chain(imported, options, found.options.reduction_order, found.chain, cost, asked,
+                   whole, orders, best);
+}
+
 // The better of `best` and what a search without a budget finds, under the budget.
 Status try_without_budget(const ir::Step& imported, const passes::Options& options,
                           const cost::CostModel& cost, const SearchOptions& asked, int whole,
@@ -459,12 +471,7 @@ Status try_without_budget(const ir::Step& imported, const passes::Options& optio
   without.budgets[ir::Space::Device].reset();
   DC_ASSIGN_OR_RETURN(const SearchResult free,
                       find_in_orders(imported, without, cost, asked, whole, orders));
-  best.cut_short = best.cut_short || free.cut_short;
-  best.simulated += free.simulated;
-  best.spent += free.spent;
-  if (free.chain.empty() || free.time >= best.time) return {};
-  return try_chain(imported, options, free.options.reduction_order, free.chain, cost, asked, whole,
-                   orders, best);
+  return try_found(imported, options, free, cost, asked, whole, orders, best);
 }
 
 // The better of `best` and what a search for a little less memory finds, under the budget.
@@ -472,20 +479,16 @@ Status try_with_less(const ir::Step& imported, const passes::Options& options,
                      const cost::CostModel& cost, const SearchOptions& asked, int whole,
                      Orders& orders, SearchResult& best) {
   constexpr int64_t kLess = 8;  // parts of the budget, of which it has one less
-  const ReductionOrder order = best.options.reduction_order;
   passes::Options less = options;
-  less.reduction_order = order;
+  less.reduction_order = best.options.reduction_order;
   less.budgets[ir::Space::Device] = base::Bytes{options.memory()->v / kLess * (kLess - 1)};
-  Search search(imported, less, cost, asked, whole, orders[order], false);
+  Search search(imported, less, cost, asked, whole, orders[less.reduction_order], false);
   DC_RETURN_IF_ERROR(search.begin());
+  best.cut_short = best.cut_short || search.state().trials().cut_short();
   if (!search.state().score().fits) return {};
   DC_RETURN_IF_ERROR(search.finish());
   DC_ASSIGN_OR_RETURN(const SearchResult found, search.result(false));
-  best.cut_short = best.cut_short || found.cut_short;
-  best.simulated += found.simulated;
-  best.spent += found.spent;
-  if (!found.fits || found.time >= best.time) return {};
-  return try_chain(imported, options, order, found.chain, cost, asked, whole, orders, best);
+  return try_found(imported, options, found, cost, asked, whole, orders, best);
 }
 
 // Records an error of what may be left out, as Trials does.
