@@ -1,5 +1,6 @@
 #include "runtime/comm/local.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -10,6 +11,8 @@ namespace dc::runtime::comm {
 namespace {
 
 constexpr int64_t kSmallPage = 4096, kLargePage = int64_t{2} << 20;
+// The kernel lets a process have 65,530 mappings.
+constexpr int64_t kMostPrivateParts = 1024;
 
 base::Status refused(std::string sentence) {
   return base::Status(base::ErrorKind::Internal, "DC6101", std::move(sentence));
@@ -179,6 +182,27 @@ base::Result<Slab> LocalProcessGroup::allocate(int64_t bytes) {
   shared_->memories.push_back(std::move(memory));
   shared_->slabs.add(std::move(slabs), bytes);
   return Slab{mine, bytes};
+}
+
+base::Status LocalProcessGroup::restrict_reads(const Slab& slab,
+                                               std::span<const base::ByteRange> read) {
+  shared_->slabs.restrict_reads(slab.base, read);
+  const auto memory =
+      std::find_if(shared_->memories.begin(), shared_->memories.end(), [&slab](const auto& held) {
+        return slab.base >= held->base() && slab.base < held->base() + held->bytes();
+      });
+  if (memory == shared_->memories.end()) return refused("this slab is not of this job");
+  const int64_t least = std::max(kLargePage, slab.bytes / kMostPrivateParts);
+  const auto own = [&](int64_t begin, int64_t end) {
+    if (end - begin < least) return base::ok_status();
+    return (*memory)->make_private(slab.base - (*memory)->base() + begin, end - begin);
+  };
+  int64_t begin = 0;
+  for (const base::ByteRange& range : read) {
+    DC_RETURN_IF_ERROR(own(begin, range.begin));
+    begin = range.end;
+  }
+  return own(begin, slab.bytes);
 }
 
 base::Result<std::unique_ptr<Communicator>> LocalProcessGroup::open_communicator(

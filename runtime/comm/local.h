@@ -86,6 +86,7 @@ class LocalProcessGroup final : public ProcessGroup {
   Communicator& control() override { return control_; }
   device::Device& device() override { return device_; }
   base::Result<Slab> allocate(int64_t bytes) override;
+  base::Status restrict_reads(const Slab& slab, std::span<const base::ByteRange> read) override;
   base::Result<std::shared_ptr<device::DeviceMemory>> share(int64_t bytes) override;
   base::Result<std::unique_ptr<Communicator>> open_communicator(
       std::span<const int> ranks) override;

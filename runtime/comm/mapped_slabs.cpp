@@ -1,5 +1,7 @@
 #include "runtime/comm/mapped_slabs.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -8,7 +10,22 @@ namespace dc::runtime::comm {
 using base::Status;
 
 void MappedSlabs::add(std::vector<std::byte*> by_rank, int64_t bytes) {
-  regions_.push_back({std::move(by_rank), bytes});
+  regions_.push_back({std::move(by_rank), bytes, {{0, bytes}}});
+}
+
+void MappedSlabs::restrict_reads(const std::byte* base, std::span<const base::ByteRange> read) {
+  for (Region& region : regions_) {
+    if (std::find(region.by_rank.begin(), region.by_rank.end(), base) == region.by_rank.end())
+      continue;
+    region.read.assign(read.begin(), read.end());
+  }
+}
+
+bool MappedSlabs::Region::may_read(int64_t offset, int64_t length) const {
+  const auto next =
+      std::upper_bound(read.begin(), read.end(), offset,
+                       [](int64_t at, const base::ByteRange& range) { return at < range.begin; });
+  return next != read.begin() && offset + length <= std::prev(next)->end;
 }
 
 // Looks for member 0's copy, because the range of a later one may be empty and its address then
@@ -42,13 +59,14 @@ Status MappedSlabs::check_in_slab(Operation operation, const Ref& ref,
         (whole ? buffer.elements : owned_elements(buffer, peer)) * base::byte_size(dtype);
     const int64_t offset =
         at_peer(ref, members, peer) - region->by_rank[static_cast<size_t>(members.at(peer))];
-    inside = bytes == 0 || (offset >= 0 && offset + bytes <= region->bytes);
+    inside = bytes == 0 || region->may_read(offset, bytes);
   }
   if (inside) return base::ok_status();
-  return Status(base::ErrorKind::Internal, "DC6101",
-                std::string(name(operation)) +
-                    " was given memory outside the slab; this is a fault in the plan or in dcrun, "
-                    "please report it");
+  return Status(
+      base::ErrorKind::Internal, "DC6101",
+      std::string(name(operation)) +
+          " was given memory that its peers cannot read; this is a fault in the plan or in dcrun, "
+          "please report it");
 }
 
 Status MappedSlabs::check(Operation operation, std::span<const CollectiveBuffer> buffers,

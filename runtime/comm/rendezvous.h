@@ -13,6 +13,7 @@
 #include "runtime/comm/launch.h"
 #include "runtime/comm/members.h"
 #include "runtime/device/device.h"
+#include "src/base/byte_range.h"
 
 namespace dc::runtime::comm {
 
@@ -46,6 +47,14 @@ class ProcessGroup {
   // lives as long as the job. May be called again, but not while a collective runs; all slabs of a
   // job may be used in collectives. Opens no communicator: open_communicator() opens one per call.
   virtual base::Result<Slab> allocate(int64_t bytes) = 0;
+  // Says which bytes of a slab collectives read at other ranks, in the form of base::merged() and
+  // the same on all ranks; a collective that reads others fails (DC6101). What else is mapped by
+  // all may then become memory of this process. Before anything is written to the slab.
+  // OutOfMemory (80).
+  virtual base::Status restrict_reads([[maybe_unused]] const Slab& slab,
+                                      [[maybe_unused]] std::span<const base::ByteRange> read) {
+    return base::ok_status();
+  }
   // Zero-filled memory of the device that all ranks map, where they can: of the host's ranks by the
   // local communicator. Collective: all ranks call it with the same `bytes`. Unsupported (81).
   virtual base::Result<std::shared_ptr<device::DeviceMemory>> share(

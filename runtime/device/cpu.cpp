@@ -9,18 +9,30 @@ namespace {
 
 using Memory = base::Result<std::unique_ptr<DeviceMemory>>;
 
-class MappedMemory final : public DeviceMemory {
+class MappedMemory : public DeviceMemory {
  public:
   explicit MappedMemory(Mapping mapping)
       : DeviceMemory(mapping.base(), mapping.bytes()), mapping_(std::move(mapping)) {}
+
+ protected:
+  Mapping& mapping() { return mapping_; }
 
  private:
   Mapping mapping_;
 };
 
+class SharedMemory final : public MappedMemory {
+ public:
+  using MappedMemory::MappedMemory;
+  base::Status make_private(int64_t offset, int64_t bytes) override {
+    return mapping().make_private(offset, bytes);
+  }
+};
+
+template <typename Held = MappedMemory>
 Memory hold(base::Result<Mapping> mapping) {
   if (!mapping.ok()) return std::move(mapping).status();
-  return std::unique_ptr<DeviceMemory>(std::make_unique<MappedMemory>(std::move(mapping).value()));
+  return std::unique_ptr<DeviceMemory>(std::make_unique<Held>(std::move(mapping).value()));
 }
 
 class CpuDevice final : public Device {
@@ -29,7 +41,7 @@ class CpuDevice final : public Device {
 
   Memory allocate(int64_t bytes) override { return hold(Mapping::anonymous(bytes)); }
   Memory map_shared(int descriptor, int64_t bytes) override {
-    return hold(Mapping::shared(descriptor, bytes));
+    return hold<SharedMemory>(Mapping::shared(descriptor, bytes));
   }
   Memory allocate_host(int64_t bytes) override { return hold(Mapping::committed(bytes)); }
 

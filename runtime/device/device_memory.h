@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/base/status.h"
+
 namespace dc::runtime::device {
 
 class DeviceMemory {
@@ -13,6 +15,14 @@ class DeviceMemory {
   DeviceMemory& operator=(const DeviceMemory&) = delete;
   std::byte* base() const { return base_; }
   int64_t bytes() const { return bytes_; }
+
+  // Where it is shared with other processes, makes the large pages in this part memory of this
+  // process alone, zero-filled as before; the others keep theirs. For memory that nothing was
+  // written to. OutOfMemory (80).
+  virtual base::Status make_private([[maybe_unused]] int64_t offset,
+                                    [[maybe_unused]] int64_t bytes) {
+    return base::ok_status();
+  }
 
  protected:
   DeviceMemory(std::byte* base, int64_t bytes) : base_(base), bytes_(bytes) {}

@@ -55,6 +55,20 @@ base::Result<Mapping> Mapping::shared(int fd, int64_t bytes) {
   return Mapping(static_cast<std::byte*>(base), bytes);
 }
 
+base::Status Mapping::make_private(int64_t offset, int64_t bytes) {
+  const auto begin = base::round_up(reinterpret_cast<intptr_t>(base_ + offset), kHugePage);
+  const auto end = reinterpret_cast<intptr_t>(base_ + offset + bytes) / kHugePage * kHugePage;
+  if (begin >= end) return base::ok_status();
+  auto* at = reinterpret_cast<void*>(begin);
+  const auto length = static_cast<size_t>(end - begin);
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+  if (mmap(at, length, PROT_READ | PROT_WRITE, kFlags, -1, 0) == MAP_FAILED) {
+    return no_memory("mmap", end - begin);
+  }
+  madvise(at, length, MADV_HUGEPAGE);
+  return base::ok_status();
+}
+
 base::Result<Descriptor> make_shared_memory(int64_t bytes) {
   Descriptor memory(memfd_create("dcrun", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory.ok()) return no_memory("memfd_create", bytes);

@@ -43,6 +43,8 @@ class Mapping {
   static base::Result<Mapping> committed(int64_t bytes);
   // Maps a descriptor from make_shared_memory.
   static base::Result<Mapping> shared(int fd, int64_t bytes);
+  // Puts zero-filled memory of this process in the place of the large pages in a part.
+  base::Status make_private(int64_t offset, int64_t bytes);
   std::byte* base() const { return base_; }
   int64_t bytes() const { return bytes_; }
 

@@ -8,6 +8,7 @@
 #include "runtime/comm/agreement.h"
 #include "runtime/exec/trace.h"
 #include "runtime/memory/free_memory.h"
+#include "runtime/plan/peer_reads.h"
 #include "runtime/train/claim.h"
 #include "runtime/train/evaluation.h"
 #include "runtime/train/gradients.h"
@@ -234,6 +235,8 @@ class Session {
     DC_ASSIGN_OR_RETURN(const comm::Slab slab, timed(start_times_.memory_ms, [&] {
                           return job_.allocate(base::round_up(std::max<int64_t>(arena, 1), 4096));
                         }));
+    DC_RETURN_IF_ERROR(comm::agree(control_, job_.restrict_reads(slab, plan::peer_reads(plan_)),
+                                   "looking for memory"));
     exec::ExecutorOptions options;
     options.poison = options_.poison;
     options.graphs = options_.graphs;

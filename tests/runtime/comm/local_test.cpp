@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <fstream>
@@ -210,6 +211,39 @@ TEST(LocalFailure, WrongBuffersAreRefused) {
   EXPECT_TRUE(refused({{floats, 0}, {floats + 64, 0}, DType::F32, 8, 4})) << "uncovered";
   EXPECT_TRUE(refused({{floats, 0}, {floats + 64, 0}, DType::I32, 8, 8})) << "integers";
   EXPECT_TRUE(refused({{floats, 0}, {floats + 1020, 0}, DType::F32, 8, 8})) << "past the end";
+}
+
+// Sums and results of peers through what is shared, and everything else in memory of the process.
+TEST(LocalMemory, OnlyWhatPeersReadIsShared) {
+  constexpr int64_t kMiB = int64_t{1} << 20, kWhole = 32 * kMiB, kOwn = 9 * kMiB;
+  const std::vector<base::ByteRange> read = {{0, 4096}, {20 * kMiB, 20 * kMiB + 64}};
+  const std::string name = fresh_job_name();
+  const auto pids = fork_ranks(2, [&](int rank) {
+    auto job = comm::connect(local_launch(name, rank, 2), {});
+    if (!job.ok()) return 2;
+    const auto slab = job.value()->allocate(kWhole);
+    if (!slab.ok() || !job.value()->restrict_reads(*slab, read).ok()) return 3;
+    std::byte* memory = slab->base;
+    if (std::any_of(memory, memory + kWhole, [](std::byte b) { return b != std::byte{0}; }))
+      return 4;
+    auto communicator = job.value()->open_communicator();
+    if (!communicator.ok()) return 5;
+    const auto stream = device::cpu_device().make_stream();
+    auto* shared = reinterpret_cast<float*>(memory);
+    auto* own = reinterpret_cast<float*>(memory + kOwn);
+    for (int i = 0; i < 8; ++i) shared[i] = static_cast<float>(10 * rank + i);
+    comm::CollectiveBuffer gathered{{shared, 0}, {own, 0}, base::DType::F32, 16, 8};
+    if (!(*communicator)->all_gather({&gathered, 1}, *stream).ok()) return 6;
+    for (int i = 0; i < 16; ++i) {
+      if (own[i] != static_cast<float>(i < 8 ? i : 2 + i)) return 7;
+    }
+    // A sum of what peers cannot see.
+    comm::CollectiveBuffer summed{{own, 0}, {shared, 0}, base::DType::F32, 16, 8};
+    const base::Status refused = (*communicator)->reduce_scatter({&summed, 1}, *stream);
+    if (refused.kind() != ErrorKind::Internal) return 8;
+    return job.value()->control().barrier().ok() ? 0 : 9;
+  });
+  for (const pid_t pid : pids) EXPECT_EQ(wait_for(pid), 0);
 }
 
 TEST(LocalFailure, SlabsMustAgree) {

@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -47,6 +49,29 @@ TEST(CpuDevice, MappingsOfTheSameSharedMemoryShowTheSameBytes) {
   std::vector<std::byte> seen(4);
   EXPECT_TRUE(device::cpu_device().download(seen, (*two)->base() + 5000).ok());
   EXPECT_EQ(seen, bytes_of({1, 2, 3, 0}));
+}
+
+// Of 8 MiB at least 6 are whole large pages, wherever the mapping begins.
+TEST(CpuDevice, LargePagesOfSharedMemoryBecomePrivate) {
+  constexpr int64_t kMiB = int64_t{1} << 20, kWhole = 16 * kMiB;
+  auto shared = device::make_shared_memory(kWhole);
+  ASSERT_TRUE(shared.ok());
+  auto one = device::cpu_device().map_shared(shared->get(), kWhole);
+  auto two = device::cpu_device().map_shared(shared->get(), kWhole);
+  ASSERT_TRUE(one.ok() && two.ok());
+  ASSERT_TRUE((*one)->make_private(4 * kMiB, 8 * kMiB).ok());
+  ASSERT_TRUE((*one)->make_private(13 * kMiB, kMiB / 2).ok());
+  std::memset((*two)->base(), 2, kWhole);
+  const auto seen = [&](int64_t at) { return static_cast<int>((*one)->base()[at]); };
+  EXPECT_EQ(seen(4 * kMiB - 1), 2);
+  EXPECT_EQ(seen(6 * kMiB), 0);
+  EXPECT_EQ(seen(10 * kMiB - 1), 0);
+  EXPECT_EQ(seen(12 * kMiB), 2);
+  EXPECT_EQ(seen(13 * kMiB + kMiB / 4), 2) << "less than a large page";
+  EXPECT_EQ(std::count((*one)->base(), (*one)->base() + kWhole, std::byte{0}) % (2 * kMiB), 0);
+  std::memset((*one)->base(), 1, kWhole);
+  EXPECT_EQ(static_cast<int>((*two)->base()[8 * kMiB]), 2);
+  EXPECT_EQ(static_cast<int>((*two)->base()[kMiB]), 1);
 }
 
 TEST(CpuDevice, RefusesMemoryThatNoMachineHas) {
