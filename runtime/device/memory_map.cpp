@@ -8,6 +8,8 @@
 #include <cstring>
 #include <string>
 
+#include "src/base/units.h"
+
 namespace dc::runtime::device {
 namespace {
 
