@@ -58,14 +58,14 @@ base::Result<Mapping> Mapping::shared(int fd, int64_t bytes) {
 }
 
 base::Status Mapping::make_private(int64_t offset, int64_t bytes) {
-  const auto begin = base::round_up(reinterpret_cast<intptr_t>(base_ + offset), kHugePage);
-  const auto end = reinterpret_cast<intptr_t>(base_ + offset + bytes) / kHugePage * kHugePage;
-  if (begin >= end) return base::ok_status();
-  auto* at = reinterpret_cast<void*>(begin);
-  const auto length = static_cast<size_t>(end - begin);
+  const auto begin = reinterpret_cast<intptr_t>(base_ + offset), end = begin + bytes;
+  const intptr_t first = base::round_up(begin, kHugePage), last = end / kHugePage * kHugePage;
+  if (first >= last) return base::ok_status();
+  std::byte* at = base_ + offset + (first - begin);
+  const auto length = static_cast<size_t>(last - first);
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
   if (mmap(at, length, PROT_READ | PROT_WRITE, kFlags, -1, 0) == MAP_FAILED) {
-    return no_memory("mmap", end - begin);
+    return no_memory("mmap", last - first);
   }
   madvise(at, length, MADV_HUGEPAGE);
   return base::ok_status();
