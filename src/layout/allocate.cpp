@@ -194,32 +194,6 @@ std::vector<analysis::Liveness> liveness_of(const ir::Step& step) {
   return lives;
 }
 
-// `lives`: of each program. `budget`: to be kept if it can be.
-base::Result<Allocation> allocate_space(ir::Step& step,
-                                        const std::vector<analysis::Liveness>& lives, Space space,
-                                        const cost::CostModel& costs, base::Bytes taken,
-                                        const std::optional<base::Bytes>& budget) {
-  Allocation found;
-  found.state.v = std::max(place_shared(step, space), space == Space::Device ? taken.v : 0);
-  for (size_t i = 0; i < step.programs.size(); ++i) {
-    ir::Graph& graph = step.programs[i].graph;
-    const ProgramDemand wants = wanted(step, graph, lives[i], space, costs);
-    DC_ASSIGN_OR_RETURN(Layout layout, checked_layout(wants, graph, 0));
-    // What keeps a budget need not be found without it.
-    if (budget && found.state.v + layout.bytes > budget->v) {
-      DC_ASSIGN_OR_RETURN(Layout kept, checked_layout(wants, graph, budget->v - found.state.v));
-      if (kept.bytes < layout.bytes) layout = std::move(kept);
-    }
-    apply(wants, layout, space, found.state.v, graph);
-    found.arena.v = std::max(found.arena.v, layout.bytes);
-    found.live.v = std::max(found.live.v, lower_bound(wants.requests));
-    found.algorithms.push_back(layout.algorithm);
-  }
-  found.arena += found.state;
-  found.live += found.state;
-  return found;
-}
-
 // What each program wants above `shared` bytes in one space.
 struct Demand {
   int64_t shared = 0;
@@ -247,6 +221,41 @@ std::vector<size_t> largest_first(const std::vector<int64_t>& least) {
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return least[a] > least[b]; });
   return order;
+}
+
+// `lives`: of each program. `budget`: to be kept if it can be. What keeps it need not be found
+// without it. Where nothing does, the programs are laid out as in arena_within(), so both say the
+// same.
+base::Result<Allocation> allocate_space(ir::Step& step,
+                                        const std::vector<analysis::Liveness>& lives, Space space,
+                                        const cost::CostModel& costs, base::Bytes taken,
+                                        const std::optional<base::Bytes>& budget) {
+  Allocation found;
+  found.state.v = std::max(place_shared(step, space), space == Space::Device ? taken.v : 0);
+  const Demand demand = demand_of(step, lives, space, costs);
+  const std::vector<int64_t> least = least_of(demand);
+  std::vector<Layout> layouts;
+  for (size_t i = 0; i < step.programs.size(); ++i) {
+    DC_ASSIGN_OR_RETURN(Layout layout,
+                        checked_layout(demand.programs[i], step.programs[i].graph, 0));
+    layouts.push_back(std::move(layout));
+  }
+  for (const size_t i : largest_first(least)) {
+    const int64_t enough = budget ? std::max((*budget - found.state).v, found.arena.v) : INT64_MAX;
+    if (enough > 0 && layouts[i].bytes > enough) {
+      DC_ASSIGN_OR_RETURN(layouts[i],
+                          checked_layout(demand.programs[i], step.programs[i].graph, enough));
+    }
+    found.arena.v = std::max(found.arena.v, layouts[i].bytes);
+    found.live.v = std::max(found.live.v, least[i]);
+  }
+  for (size_t i = 0; i < step.programs.size(); ++i) {
+    apply(demand.programs[i], layouts[i], space, found.state.v, step.programs[i].graph);
+    found.algorithms.push_back(layouts[i].algorithm);
+  }
+  found.arena += found.state;
+  found.live += found.state;
+  return found;
 }
 
 // The largest program decides: what is not larger than one before it is enough. `least`:

@@ -132,16 +132,19 @@ class Search {
   }
 
   // Passes leave a part of what the state does not take to the layout (schedule::live_limit()),
-  // which mostly needs less of it: `from`, and planned for half of that or all of it too.
+  // which mostly needs less of it: `from`, and planned for half of that too; if that is better, for
+  // all of it.
   Status plan_for_more(const Candidate& from) {
     DC_RETURN_IF_ERROR(find_bound());
     DC_RETURN_IF_ERROR(trials().try_once(from).status());
     const int64_t budget = state_.options().memory()->v;
     DC_ASSIGN_OR_RETURN(const int64_t state, trials().steps().state_bytes(from.chain));
-    for (const int64_t part : {schedule::kLeftToLayout, 2 * schedule::kLeftToLayout}) {
-      if (!state_.score().fits || state_.best() != from || trials().is_at_bound()) return {};
+    for (const int64_t part : {2 * schedule::kLeftToLayout, schedule::kLeftToLayout}) {
+      if (!state_.score().fits || trials().is_at_bound()) return {};
+      const Candidate before = state_.best();
       const base::Bytes more{budget + std::max<int64_t>(0, budget - state) / part};
       DC_RETURN_IF_ERROR(trials().try_once({from.chain, more}).status());
+      if (state_.best() == before) return {};  // what plans for more needs more
     }
     return {};
   }

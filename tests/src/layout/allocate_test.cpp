@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
+#include <vector>
+
 #include "src/analysis/memory.h"
 #include "src/cost/fixed.h"
 #include "tests/src/analysis/small_steps.h"
@@ -78,6 +82,45 @@ TEST(Allocate, AnswersWhetherAStepFitsAsTheAllocationWould) {
     EXPECT_EQ(*arena_if_too_large(s.b.step, *cost, {base::Bytes{}, host, {}}), device);
     EXPECT_EQ(*arena_if_too_large(s.b.step, *cost, {device, host - one, {}}), device);
   }
+}
+
+// Kernels of a few earlier values each, of many sizes.
+ir::Step random_step(uint32_t seed) {
+  std::mt19937 random(seed);
+  ir::StepBuilder b(2);
+  std::vector<ValueId> values = {b.aten("aten.zeros.default", {}, {"v", f32({16})})};
+  for (int i = 0; i < 80; ++i) {
+    ir::ValueList operands;
+    for (const size_t reach : {size_t{3}, size_t{40}})
+      operands.push_back(values[values.size() - 1 - random() % std::min(reach, values.size())]);
+    const int64_t size = 16 * (1 + static_cast<int64_t>(random() % 64));
+    values.push_back(b.aten("aten.add.Tensor", operands, {"v", f32({size})}));
+  }
+  b.graph().outputs = {{ir::OutputKind::Loss, "", values.back()}};
+  return std::move(b.step);
+}
+
+TEST(Allocate, WhatIsTooLargeForSeveralProgramsIsAsLargeAsAsked) {
+  const auto cost = cost::parse_fixed_cost("fixed()");
+  int too_large = 0;
+  for (uint32_t seed = 0; seed < 12; ++seed) {
+    ir::Step step = random_step(2 * seed);
+    step.programs.push_back(random_step(2 * seed + 1).programs[0]);
+    Allocation best;
+    ir::Step free = step;
+    ASSERT_TRUE(allocate(free, *cost, {}, &best).ok());
+    for (int64_t budget = best.live.v - 64; budget < best.arena.v; budget += 256) {
+      ir::Step allocated = step;
+      const Budgets budgets{base::Bytes{budget}, {}, {}};
+      const bool kept = allocate(allocated, *cost, budgets).ok();
+      const base::Bytes asked = *device_arena(step, *cost, base::Bytes{budget});
+      EXPECT_EQ(kept, asked.v <= budget);
+      if (kept) continue;
+      ++too_large;
+      EXPECT_EQ(allocated.arena_bytes[ir::Space::Device], asked.v) << seed << " at " << budget;
+    }
+  }
+  EXPECT_GT(too_large, 12);
 }
 
 TEST(Allocate, ProgramsShareTheRoomAboveTheState) {
