@@ -132,8 +132,8 @@ class Search {
   }
 
   // Passes leave a part of what the state does not take to the layout (schedule::live_limit()),
-  // which mostly needs less of it: `from`, and planned for half of that too; if that is better, for
-  // all of it.
+  // which mostly needs less of it: `from`, and planned for half of that too; if that fits, for all
+  // of it.
   Status plan_for_more(const Candidate& from) {
     DC_RETURN_IF_ERROR(find_bound());
     DC_RETURN_IF_ERROR(trials().try_once(from).status());
@@ -141,10 +141,9 @@ class Search {
     DC_ASSIGN_OR_RETURN(const int64_t state, trials().steps().state_bytes(from.chain));
     for (const int64_t part : {2 * schedule::kLeftToLayout, schedule::kLeftToLayout}) {
       if (!state_.score().fits || trials().is_at_bound()) return {};
-      const Candidate before = state_.best();
       const base::Bytes more{budget + std::max<int64_t>(0, budget - state) / part};
-      DC_RETURN_IF_ERROR(trials().try_once({from.chain, more}).status());
-      if (state_.best() == before) return {};  // what plans for more needs more
+      DC_ASSIGN_OR_RETURN(const MaybeScore score, trials().try_once({from.chain, more}));
+      if (!score || !score->fits) return {};  // what plans for more needs more
     }
     return {};
   }
