@@ -17,6 +17,7 @@ import running
 MIB = 1 << 20
 CONSTANT = 200 * MIB  # per rank, with libtorch loaded
 WARM_UP = 3
+SHARED = "/memfd:dcrun"
 SMALL_PAGE, LARGE_PAGE = 4096, 2 * MIB  # slabs begin at multiples of these (runtime/comm/local.cpp)
 
 ZOO = [("mlp",), ("tiny-llama",), ("tiny-llama", "--dtype", "bfloat16"), ("small-llama",), ("resnet18",)]
@@ -35,13 +36,16 @@ def proportional(pid):
 
 
 def mappings(pid):
-    """{(file, offset) or address: (bytes private to this process, bytes it shares with anyone)}"""
-    found, key = collections.defaultdict(lambda: [0, 0]), None
+    """{(file, offset) or address: (bytes private to this process, bytes it shares with anyone)}; of memory that ranks share, its part of it as private."""
+    found, key, of_ranks = collections.defaultdict(lambda: [0, 0]), None, False
     with open(f"/proc/{pid}/smaps") as file:
         for line in file:
             words = line.split()
             if "-" in words[0] and not words[0].endswith(":"):
-                key = (words[5], words[2]) if len(words) > 5 and words[5].startswith("/") else (pid, words[0])
+                of_ranks = len(words) > 5 and words[5] == SHARED
+                key = (words[5], words[2]) if len(words) > 5 and words[5].startswith("/") and not of_ranks else (pid, words[0])
+            elif of_ranks:
+                found[key][0] += int(words[1]) * 1024 if words[0] == "Pss:" else 0
             elif words[0] in ("Private_Clean:", "Private_Dirty:"):
                 found[key][0] += int(words[1]) * 1024
             elif words[0] in ("Shared_Clean:", "Shared_Dirty:"):
@@ -71,7 +75,7 @@ def touched(pids, arena):
                 words = line.split()
                 if "-" in words[0] and not words[0].endswith(":"):
                     begin, end = (int(address, 16) for address in words[0].split("-"))
-                    if len(words) > 5 and words[5] == "/memfd:dcrun":
+                    if len(words) > 5 and words[5] == SHARED:
                         offset = int(words[2], 16)
                         shared[words[4]] = (begin - offset, end - begin + offset)
                 elif words[0] == "Pss:":
