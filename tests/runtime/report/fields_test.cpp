@@ -85,7 +85,12 @@ TEST(Fields, OfWhatRuns) {
   expect_shown<kFields<SumOrder>>("sums", [](Plan& p) -> SumOrder& { return p.sums; });
   expect_shown<kFields<Stream>>("stream", [](Plan& p) -> Stream& { return p.streams[1]; });
   expect_shown<kFields<Group>>("group", [](Plan& p) -> Group& { return p.groups[0]; }, {"axes"});
-  expect_shown<kFields<Program>>("program", [](Plan& p) -> Program& { return p.programs[0]; });
+  const auto program = [](Plan& p) -> Program& {
+    Program& first = p.programs[0];
+    first.duration_origins.resize(first.instructions.size());  // one each, or none
+    return first;
+  };
+  expect_shown<kFields<Program>>("program", program);
   expect_shown<kFields<ProgramRun>>("run", [](Plan& p) -> ProgramRun& { return p.step[0]; });
   expect_shown<kFields<Variant>>("variant", [](Plan& p) -> Variant& { return p.variants[0]; });
   expect_shown<kFields<Prediction>>("prediction",
