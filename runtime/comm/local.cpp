@@ -186,6 +186,13 @@ base::Result<Slab> LocalProcessGroup::allocate(int64_t bytes) {
 
 base::Status LocalProcessGroup::restrict_reads(const Slab& slab,
                                                std::span<const base::ByteRange> read) {
+  // Outside are the slabs of other ranks.
+  int64_t last = 0;
+  for (const base::ByteRange& range : read) {
+    if (range.begin < last || range.end < range.begin || range.end > slab.bytes)
+      return refused("ranges that peers read do not ascend inside their slab");
+    last = range.end;
+  }
   shared_->slabs.restrict_reads(slab.base, read);
   const auto memory =
       std::find_if(shared_->memories.begin(), shared_->memories.end(), [&slab](const auto& held) {

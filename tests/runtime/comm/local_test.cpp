@@ -213,37 +213,88 @@ TEST(LocalFailure, WrongBuffersAreRefused) {
   EXPECT_TRUE(refused({{floats, 0}, {floats + 1020, 0}, DType::F32, 8, 8})) << "past the end";
 }
 
-// Sums and results of peers through what is shared, and everything else in memory of the process.
+// What rank `rank` holds at float `i`.
+float held(int rank, int64_t i) { return static_cast<float>(1 + 1000 * rank + i % 997); }
+
+// 0 if every collective reads the floats at `shared` of all ranks of three.
+int read_at_peers(comm::Communicator& communicator, int rank, float* shared, int64_t count) {
+  const auto stream = device::cpu_device().make_stream();
+  const int64_t shard = (count + 2) / 3;
+  std::vector<float> whole(static_cast<size_t>(3 * count)), part(static_cast<size_t>(shard));
+  for (int64_t i = 0; i < count; ++i) shared[i] = held(rank, i);
+  comm::CollectiveBuffer gathered{
+      {shared, 0}, {whole.data(), 0}, base::DType::F32, 3 * count, count};
+  if (!communicator.all_gather({&gathered, 1}, *stream).ok()) return 10;
+  for (int64_t i = 0; i < 3 * count; ++i) {
+    if (whole[static_cast<size_t>(i)] != held(static_cast<int>(i / count), i % count)) return 11;
+  }
+  const auto sum = [](int64_t i) { return held(0, i) + held(1, i) + held(2, i); };
+  comm::CollectiveBuffer scattered{{shared, 0}, {part.data(), 0}, base::DType::F32, count, shard};
+  if (!communicator.reduce_scatter({&scattered, 1}, *stream).ok()) return 12;
+  for (int64_t i = rank * shard; i < std::min(count, (rank + 1) * shard); ++i) {
+    if (part[static_cast<size_t>(i - rank * shard)] != sum(i)) return 13;
+  }
+  comm::CollectiveBuffer summed{{shared, 0}, {shared, 0}, base::DType::F32, count, shard};
+  if (!communicator.all_reduce({&summed, 1}, *stream).ok()) return 14;
+  for (int64_t i = 0; i < count; ++i) {
+    if (shared[i] != sum(i)) return 15;
+  }
+  return 0;
+}
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+// Sums and results of peers through what is shared, and everything else in memory of the process:
+// all bytes of ranges that end within large pages are read.
 TEST(LocalMemory, OnlyWhatPeersReadIsShared) {
-  constexpr int64_t kMiB = int64_t{1} << 20, kWhole = 32 * kMiB, kOwn = 9 * kMiB;
-  const std::vector<base::ByteRange> read = {{0, 4096}, {20 * kMiB, 20 * kMiB + 64}};
+  constexpr int64_t kWhole = 32 * kMiB;
+  const std::vector<base::ByteRange> read = {{0, 4096},
+                                             {5 * kMiB + 100, 9 * kMiB + 260},
+                                             {20 * kMiB, 20 * kMiB + 64},
+                                             {kWhole - 3 * kMiB - 64, kWhole}};
   const std::string name = fresh_job_name();
-  const auto pids = fork_ranks(2, [&](int rank) {
-    auto job = comm::connect(local_launch(name, rank, 2), {});
+  const auto pids = fork_ranks(3, [&](int rank) {
+    auto job = comm::connect(local_launch(name, rank, 3), {});
     if (!job.ok()) return 2;
     const auto slab = job.value()->allocate(kWhole);
     if (!slab.ok() || !job.value()->restrict_reads(*slab, read).ok()) return 3;
     std::byte* memory = slab->base;
     if (std::any_of(memory, memory + kWhole, [](std::byte b) { return b != std::byte{0}; }))
       return 4;
+    std::fill(memory, memory + kWhole, std::byte(rank + 1));
     auto communicator = job.value()->open_communicator();
     if (!communicator.ok()) return 5;
-    const auto stream = device::cpu_device().make_stream();
-    auto* shared = reinterpret_cast<float*>(memory);
-    auto* own = reinterpret_cast<float*>(memory + kOwn);
-    for (int i = 0; i < 8; ++i) shared[i] = static_cast<float>(10 * rank + i);
-    comm::CollectiveBuffer gathered{{shared, 0}, {own, 0}, base::DType::F32, 16, 8};
-    if (!(*communicator)->all_gather({&gathered, 1}, *stream).ok()) return 6;
-    for (int i = 0; i < 16; ++i) {
-      if (own[i] != static_cast<float>(i < 8 ? i : 2 + i)) return 7;
+    int64_t begin = 0;
+    for (const base::ByteRange& range : read) {
+      auto* shared = reinterpret_cast<float*>(memory + range.begin);
+      const int64_t count = (range.end - range.begin) / static_cast<int64_t>(sizeof(float));
+      if (const int wrong = read_at_peers(**communicator, rank, shared, count)) return wrong;
+      if (std::any_of(memory + begin, memory + range.begin,
+                      [&](std::byte b) { return b != std::byte(rank + 1); }))
+        return 6;
+      begin = range.end;
     }
     // A sum of what peers cannot see.
-    comm::CollectiveBuffer summed{{own, 0}, {shared, 0}, base::DType::F32, 16, 8};
+    auto* own = reinterpret_cast<float*>(memory + 12 * kMiB);
+    comm::CollectiveBuffer summed{
+        {own, 0}, {reinterpret_cast<float*>(memory), 0}, base::DType::F32, 24, 8};
+    const auto stream = device::cpu_device().make_stream();
     const base::Status refused = (*communicator)->reduce_scatter({&summed, 1}, *stream);
     if (refused.kind() != ErrorKind::Internal) return 8;
     return job.value()->control().barrier().ok() ? 0 : 9;
   });
   for (const pid_t pid : pids) EXPECT_EQ(wait_for(pid), 0);
+}
+
+TEST(LocalMemory, NothingOutsideTheSlabIsMadePrivate) {
+  auto jobs = comm::connect_threads(1, {});
+  const auto slab = jobs[0]->allocate(4 * kMiB);
+  ASSERT_TRUE(slab.ok());
+  const std::vector<std::vector<base::ByteRange>> wrong = {
+      {{0, 4 * kMiB + 1}}, {{5 * kMiB, 6 * kMiB}}, {{-4, 64}}, {{64, 128}, {0, 32}}};
+  for (const auto& ranges : wrong)
+    EXPECT_EQ(jobs[0]->restrict_reads(*slab, ranges).code(), "DC6101") << ranges[0].begin;
+  EXPECT_TRUE(jobs[0]->restrict_reads(*slab, {}).ok());
 }
 
 TEST(LocalFailure, SlabsMustAgree) {
