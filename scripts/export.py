@@ -8,6 +8,8 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+if __name__ == "__main__":
+    os.environ.setdefault("PYTORCH_JIT", "0")  # read by torch: functions that transformers scripts can be traced
 
 from dcc_export import ExportError, Report, export_train_step
 

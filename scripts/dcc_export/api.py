@@ -208,10 +208,11 @@ def _trace(export):
     with unchanged(export.module), torch.enable_grad():
         tensors = export.dims.fake_examples() if export.dims else export.examples
         with faked(step, tensors) if export.headless else contextlib.nullcontext(tensors) as tensors:
-            python = HeldByPython(step, root)
-            program, exported = _trace_training(export, tensors)
-            notes = notes_of(step.left_out) + ([] if can_run and export.checks else python.notes())
-            require_as_traced(step, export.examples, root, can_run, export.seed, program.graph)
+            with unchanged(export.module):  # what the forward keeps is of this trace, and not for the next
+                python = HeldByPython(step, root)
+                program, exported = _trace_training(export, tensors)
+                notes = notes_of(step.left_out) + ([] if can_run and export.checks else python.notes())
+                require_as_traced(step, export.examples, root, can_run, export.seed, program.graph)
             texts = {}
             if export.evaluates:
                 evaluation = trace_evaluation(step, tensors, export.names, root, export.seed, export.dims, exported.constants)

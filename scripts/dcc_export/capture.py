@@ -269,6 +269,8 @@ def _tracing_failed(error, step, root):
         cure = "write the values of a parameter or buffer with copy_() in the place of set_()"
     elif "entirely functional graph" in first or "Unexpected fake buffer" in first:
         cure = "the forward writes to a tensor that is not registered with the module, or keeps one in an attribute; register a buffer and write to it in place"
+    elif "TorchScript interpreter" in first:
+        cure = "TorchScript cannot be traced; start Python with PYTORCH_JIT=0 in its environment, which makes a scripted function the Python it is written in"
     elif "in tensor_tracker" in first:
         cure = "the forward reads a tensor that an earlier call left in an attribute; register a buffer and write to it in place"
     known = cure is not None

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from .archive import EVALUATION_PREFIX, without_pickles
 from .capture import capture_joint, strip
-from .check import BOUNDS, CheckResult, fresh_sample, is_reduced
+from .check import CheckResult, bound_of, fresh_sample
 from .complex_pairs import remove_complex
 from .errors import ExportError, explained
 from .guard import unchanged
@@ -83,7 +83,7 @@ def trace_evaluation(step, examples, names, root, seed, dims, constants):
     `loss_scale`. `constants`: {name: tensor} of the training step's program; equal ones keep their name, others are added under a
     other name."""
     require_plain_eval_mode(step, root)
-    with in_eval_mode(step), torch.random.fork_rng(devices=[]):
+    with in_eval_mode(step), torch.random.fork_rng(devices=[]), _said_of_evaluation():
         torch.manual_seed(seed)
         joint, state_names = capture_joint(step, examples, root)
     _refuse_writes(joint, state_names, root)
@@ -93,6 +93,15 @@ def trace_evaluation(step, examples, names, root, seed, dims, constants):
         program = builder.build()
         _share_constants(program, constants)
         return to_exported_program(program, dims.examples if dims else examples, dims.ranges() if dims else {})
+
+
+@contextlib.contextmanager
+def _said_of_evaluation():
+    try:
+        yield
+    except ExportError as error:
+        what = "the evaluation, which is the module in eval mode and traced with a backward as the step is, cannot be exported"
+        raise type(error)(f"{what}: {error}; or export without eval=True", error.exit_code) from error
 
 
 def _refuse_writes(joint, state_names, root):
@@ -132,7 +141,7 @@ def check_evaluation(path, step, examples, descriptions, strip_name, seed):
     """The loss of the archive's evaluation against the module's own in eval mode, on two samples: the examples and drawn ones."""
     loaded = torch.export.load(path)
     program = _load(path, loaded)
-    relative = BOUNDS["reduced" if is_reduced(step) else "float32"][0]
+    relative = bound_of(step, program)[0]
     worst = 0.0
     for sample in (examples, fresh_sample(examples, descriptions, seed)):
         ours = _run_loaded(program, loaded, sample)

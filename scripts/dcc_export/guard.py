@@ -15,6 +15,7 @@ import types
 
 import numpy as np
 import torch
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 
 _ATOMIC = (
     int,
@@ -46,12 +47,14 @@ _FOREIGN = ("builtins", "torch", "logging", "threading", "weakref", "ctypes", "t
 @contextlib.contextmanager
 def unchanged(module):
     """While open anything may happen to `module`; afterwards it, and every random state, is as before."""
-    snapshot = _Snapshot(module)
+    with unset_fake_temporarily():  # tensors with values stay what they are
+        snapshot = _Snapshot(module)
     with _random_states():
         try:
             yield
         finally:
-            snapshot.restore()
+            with unset_fake_temporarily():
+                snapshot.restore()
 
 
 @contextlib.contextmanager
@@ -211,7 +214,7 @@ class _Snapshot:
     def _keep_plain_tensor(self, tensor):
         if id(tensor) not in self._registered:
             self._keep_tensor(tensor)
-        if tensor.device.type == "meta" or tensor.layout is not torch.strided:
+        if tensor.device.type == "meta" or isinstance(tensor, FakeTensor) or tensor.layout is not torch.strided:
             return
         data = tensor.detach()
         for dim, stride in enumerate(data.stride()):

@@ -6,6 +6,8 @@ build/venv/bin/python tests/e2e/export_command_test.py
 import fcntl
 import json
 import os
+import subprocess
+import sys
 import unittest
 import unittest.mock
 
@@ -122,6 +124,19 @@ class CommandTest(ExportTest):
                 self.assertEqual(code, 0, said)
                 self.assertEqual(note in said, expected, said)
                 self.assertEqual("dropout" in said, expected, said)
+
+    def test_scripted_functions(self):
+        """DeBERTa's buckets are computed by functions that transformers scripts, as the command in a new process exports them, and one that has them scripted does not."""
+        sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24, "max_position_embeddings": 16}
+        buckets = {"relative_attention": True, "position_buckets": 4, "pos_att_type": ["c2p", "p2c"]}
+        values = {"model_type": "deberta-v2", "architectures": ["DebertaV2ForMaskedLM"], "vocab_size": 32, "type_vocab_size": 0, **sizes, **buckets}
+        code, said = self.exported(**values)
+        self.assertEqual(code, 65, said)
+        self.assertRegex(said, "TorchScript cannot be traced; start Python with PYTORCH_JIT=0 in its environment")
+        command = [sys.executable, os.path.join(ROOT, "scripts", "export.py"), "--hf-config", self.folder, "--seq", "8", "-o", self.path()]
+        done = subprocess.run(command, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("check: loss and every gradient equal the stock transformers model", done.stderr)
 
     def test_pictures_have_no_tokens(self):
         code, said = self.exported(model_type="vit", image_size=16, patch_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)

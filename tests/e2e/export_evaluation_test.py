@@ -3,8 +3,10 @@
 build/venv/bin/python tests/e2e/export_evaluation_test.py
 """
 
+import functools
 import json
 import unittest
+import warnings
 
 import running
 import torch
@@ -123,6 +125,49 @@ class Wrong(torch.nn.Module):
             return (self.linear(x).argmax(-1) != labels).float().mean()
 
 
+class Recurrent(torch.nn.Module):
+    """A GRU, LSTM or RNN keeps its weights in a list too."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.recurrent, self.head = kind(6, 8, batch_first=True), torch.nn.Linear(8, 1)
+
+    def forward(self, x):
+        return self.head(self.recurrent(x)[0]).square().mean()
+
+
+class KeepsWhatItComputes(torch.nn.Module):
+    """In an attribute, a list and a dict, as mixtures of experts keep a loss."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.all, self.named = torch.nn.Linear(6, 8), [], {}
+
+    def forward(self, x):
+        weights = self.linear(x).softmax(-1)
+        self.auxiliary = weights.square().mean()
+        self.all.append(weights)
+        self.named["weights"] = weights
+        return weights[..., 0].mean() + self.auxiliary
+
+
+def normed():
+    """Old norms set their weight before each forward."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        first = torch.nn.utils.weight_norm(torch.nn.Linear(6, 8))
+        return Loss(torch.nn.Sequential(first, torch.nn.utils.spectral_norm(torch.nn.Linear(8, 2))))
+
+
+class Loss(torch.nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, x):
+        return self.net(x).square().mean()
+
+
 def optimizer(module):
     return torch.optim.SGD(module.parameters(), lr=0.1)
 
@@ -204,6 +249,46 @@ class EvaluationTest(ExportTest):
             self.assertAlmostEqual(row["eval_loss"], float(module.eval()(x, labels)), delta=1e-6)
         with self.assertRaisesRegex(ExportError, "does not depend on any trainable parameter"):
             self.export(Wrong(torch.enable_grad).eval(), (x, labels))
+
+    def test_modules_that_keep_what_they_compute(self):
+        x = torch.randn(4, 5, 6)
+        kinds = [functools.partial(Recurrent, kind) for kind in (torch.nn.GRU, torch.nn.LSTM, torch.nn.RNN)]
+        for make in (*kinds, KeepsWhatItComputes, normed):
+            module = make()
+            with self.subTest(type(module).__name__):
+                report = export_train_step(module, (x,), self.path(), eval=True)
+                self.assertIn("evaluation: the loss equals the module's in eval mode", report.check)
+        export_train_step(kinds[0](), (x,), self.path(), eval=True, headless=True)
+
+    def test_evaluates_a_gru_while_it_trains(self):
+        module, x = Recurrent(torch.nn.GRU), torch.randn(4, 5, 6)
+        export_train_step(module, (x,), self.path(), optimizer=optimizer(module), eval=True)
+        plan, data = running.compile_plan(self.path(), 1, 0), self.path("data.safetensors")
+        save_file({"x": x}, data)
+        rows = running.train(plan, self.path(), 1, 2, "--eval-every", "1", "--eval-data", data, data=data).evaluations
+        self.assertEqual(len(rows), 2)
+        train = optimizer(module)
+        for row in rows:
+            train.zero_grad()
+            module(x).backward()
+            train.step()
+            with torch.no_grad():
+                self.assertAlmostEqual(row["eval_loss"], float(module(x)), delta=1e-6)
+
+    def test_says_that_the_evaluation_is_meant(self):
+        class Written(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = torch.nn.Linear(6, 6)
+
+            def forward(self, x):
+                y = self.linear(x).exp()
+                z = y if self.training else y.mul_(2)  # what the backward of exp reads
+                return (z * y).mean()
+
+        self.export(Written(), (torch.randn(4, 6),))
+        with self.assertRaisesRegex(ExportError, "^the evaluation, which is the module in eval mode.*write to a copy.*; or export without eval=True$"):
+            self.export(Written(), (torch.randn(4, 6),), eval=True)
 
     def test_what_differs_is_not_written(self):
         with self.assertRaisesRegex(ExportError, "check failed: the loss of the evaluation"):

@@ -12,7 +12,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 import running
 from export_case import ExportTest, Regression, description, regression_inputs, targets
 
-from dcc_export import ExportError
+from dcc_export import ExportError, export_train_step
 
 
 class UserModuleTest(ExportTest):
@@ -290,6 +290,21 @@ class UserModuleTest(ExportTest):
             args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
             with node.meta["val"].fake_mode:
                 self.assertEqual(node.target(*args, **kwargs).stride(), node.meta["val"].stride(), node)
+
+    def test_autocast_inside_the_forward(self):
+        """Parameters and example are float32, and the check knows that what is computed is not."""
+
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.lstm = torch.nn.LSTM(8, 8, batch_first=True)
+
+            def forward(self, x):
+                with torch.autocast("cpu", torch.bfloat16):
+                    return self.lstm(x)[0].float().square().mean()
+
+        report = export_train_step(Net(), (torch.randn(4, 5, 8),), self.path(), eval=True)
+        self.assertIn("within 0.02 relative", report.check)
 
     def test_bfloat16_loss(self):
         inputs = [t.to(torch.bfloat16) for t in regression_inputs()]
