@@ -2,10 +2,11 @@
 
 `torch.compile` of functions and of modules, in place or not; `torch.utils.checkpoint` with use_reentrant=True, whose backward
 cannot be traced (what is computed again in the backward phase is for dcc to decide); and the checks of arguments and
-samples in torch.distributions, which read values.
+samples in torch.distributions, and of variances in gaussian_nll_loss, which read values.
 """
 
 import contextlib
+import functools
 import sys
 
 import torch.utils.checkpoint
@@ -19,15 +20,30 @@ _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backw
 
 @contextlib.contextmanager
 def plain_calls():
-    """While open, reentrant checkpoints call their function, and arguments of distributions count as valid."""
-    module = torch.utils.checkpoint
-    before = module.CheckpointFunction, module._checkpoint_without_reentrant_generator, torch._is_all_true
+    """While open, reentrant checkpoints call their function, and arguments of distributions and variances count as valid."""
+    module, losses = torch.utils.checkpoint, torch.nn.functional
+    before = module.CheckpointFunction, module._checkpoint_without_reentrant_generator, torch._is_all_true, losses.gaussian_nll_loss
     module.CheckpointFunction, module._checkpoint_without_reentrant_generator = Called, marked_generator(before[1])
     torch._is_all_true = lambda valid: True
+    losses.gaussian_nll_loss = _of_valid_variances(before[3])
     try:
         yield
     finally:
-        module.CheckpointFunction, module._checkpoint_without_reentrant_generator, torch._is_all_true = before
+        module.CheckpointFunction, module._checkpoint_without_reentrant_generator, torch._is_all_true, losses.gaussian_nll_loss = before
+
+
+def _of_valid_variances(loss):
+    """`gaussian_nll_loss` without its question whether any variance is negative, the only thing that it asks torch.any."""
+
+    @functools.wraps(loss)
+    def called(*args, **kwargs):
+        before, torch.any = torch.any, lambda negative: False
+        try:
+            return loss(*args, **kwargs)
+        finally:
+            torch.any = before
+
+    return called
 
 
 @contextlib.contextmanager

@@ -9,8 +9,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/device/cuda/driver.h"
@@ -39,6 +41,24 @@ Stream& of(cuda::StreamHandle handle) {
   return handle == nullptr ? default_stream() : *reinterpret_cast<Stream*>(handle);
 }
 Event& of(cuda::EventHandle handle) { return *reinterpret_cast<Event*>(handle); }
+
+// Every event of the process.
+class Events {
+ public:
+  void keep(std::unique_ptr<Event> event) {
+    const std::lock_guard lock(mutex_);
+    kept_.push_back(std::move(event));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Event>> kept_;
+};
+// As the default stream, it is not destroyed at the end of the program.
+Events& events() {
+  static auto* const all = new Events();
+  return *all;
+}
 
 // The real time: a double has no other.
 int64_t now() {
@@ -321,12 +341,13 @@ int cuGraphExecDestroy(cuda::GraphExec exec) {
 
 int cuEventCreate(cuda::EventHandle* event, unsigned flags) {
   DC_MAY_FAIL(cuEventCreate);
-  auto* const made = new Event();
+  auto made = std::make_unique<Event>();
   made->keeps_time = (flags & cuda::kDisableTiming) == 0;
-  *event = reinterpret_cast<cuda::EventHandle>(made);
+  *event = reinterpret_cast<cuda::EventHandle>(made.get());
+  events().keep(std::move(made));
   return 0;
 }
-// Streams may still come to it, as on a GPU: the memory stays.
+// Streams may still come to it, as on a GPU: the memory stays (events() has it).
 int cuEventDestroy_v2(cuda::EventHandle) { return 0; }
 int cuEventRecord(cuda::EventHandle event, cuda::StreamHandle stream) {
   DC_MAY_FAIL(cuEventRecord);

@@ -121,6 +121,14 @@ class PlainCallsTest(unittest.TestCase):
         with self.assertRaises(ValueError):
             torch.distributions.Normal(0.0, -1.0, validate_args=True)
 
+    def test_gaussian_losses(self):
+        """Of variances of the target's shape, of one for each row, and of a number."""
+        for shape in (lambda v: v, lambda v: v.mean(-1)):
+            losses = nn.GaussianNLLLoss(full=True, eps=0.3)
+            exported(Calls(lambda m, x: m.out(x) * losses(m.inner(x), x, shape(m.inner(x).square())) + F.gaussian_nll_loss(m.inner(x), x, 0.5)))
+        with self.assertRaisesRegex(ValueError, "negative"):
+            F.gaussian_nll_loss(X, X, -torch.ones_like(X))
+
     def test_bags_of_equal_rows(self):
         """The gradient of a maximum is the first one's; rows of zeros, as zero initialisation leaves them, are equal."""
         for padding in (None, 1):

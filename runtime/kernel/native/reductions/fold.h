@@ -20,24 +20,43 @@ namespace dc::runtime::kernel::native {
 
 inline constexpr int64_t kFoldLanes = 32;
 
+// Of an integer, or of a vector of them, the unsigned type of as many bits; void of others.
+template <typename T>
+struct UnsignedOf {
+  using Type = void;
+};
+template <typename T>
+requires std::is_integral_v<T>
+struct UnsignedOf<T> {
+  using Type = std::make_unsigned_t<T>;
+};
+template <typename T>
+requires std::is_integral_v<std::remove_cvref_t<decltype(std::declval<T>()[0])>>
+struct UnsignedOf<T> {
+  using Element = std::make_unsigned_t<std::remove_cvref_t<decltype(std::declval<T>()[0])>>;
+  using Type [[gnu::vector_size(sizeof(T))]] = Element;
+};
+
 // a += b and a *= b of elements or of vectors of them. Integers wrap, whatever a file that includes
 // this is compiled with: the linker keeps one file's copy of a fold.
 template <typename T>
 void add_wrapping(T& a, const T& b) {
-  if constexpr (std::is_integral_v<T>) {
-    using Unsigned = std::make_unsigned_t<T>;
-    a = static_cast<T>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));
-  } else {
+  using Unsigned = typename UnsignedOf<T>::Type;
+  if constexpr (std::is_void_v<Unsigned>) {
     a = a + b;
+  } else {
+    const Unsigned sum = __builtin_bit_cast(Unsigned, a) + __builtin_bit_cast(Unsigned, b);
+    a = __builtin_bit_cast(T, sum);
   }
 }
 template <typename T>
 void multiply_wrapping(T& a, const T& b) {
-  if constexpr (std::is_integral_v<T>) {
-    using Unsigned = std::make_unsigned_t<T>;
-    a = static_cast<T>(static_cast<Unsigned>(a) * static_cast<Unsigned>(b));
-  } else {
+  using Unsigned = typename UnsignedOf<T>::Type;
+  if constexpr (std::is_void_v<Unsigned>) {
     a = a * b;
+  } else {
+    const Unsigned product = __builtin_bit_cast(Unsigned, a) * __builtin_bit_cast(Unsigned, b);
+    a = __builtin_bit_cast(T, product);
   }
 }
 
