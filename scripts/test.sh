@@ -38,8 +38,7 @@ section() {
   table+=$(printf '%-55s %5d s %5d s of CPU  %s' "$title" $((SECONDS - started)) $((cpu - before)) "$result")$'\n'
 }
 
-# One more at a time than cores: many wait for other ranks.
-run_ctest() { ctest --test-dir "build/$1" -LE "$2" --no-tests=error --output-on-failure --parallel "$(($(nproc) + 1))"; }
+run_ctest() { ctest --test-dir "build/$1" -LE "$2" --no-tests=error --output-on-failure --parallel "$(nproc)"; }
 preset() {
   cmake --preset "$1" >"build/configure-$1.log" 2>&1 || { cat "build/configure-$1.log"; return 1; }
   cmake --build "build/$1" && run_ctest "$1" gpu
