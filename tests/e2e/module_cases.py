@@ -486,4 +486,5 @@ loss("multi label margin", lambda m, h, x, y: F.multilabel_margin_loss(h, torch.
 loss("multi label soft margin", lambda m, h, x, y: F.multilabel_soft_margin_loss(h, one_hot(y)))
 loss("normal distribution", lambda m, h, x, y: -torch.distributions.Normal(h, 0.5).log_prob(x[:, 0, :CLASSES]).mean())
 loss("gamma distribution", lambda m, h, x, y: -torch.distributions.Gamma(F.softplus(h) + 0.5, 2.0).log_prob(x[:, 0, :CLASSES].square() + 0.1).mean())
+loss("gaussian nll", lambda m, h, x, y: F.gaussian_nll_loss(h, x[:, 0, :CLASSES], x[:, 1, :CLASSES].exp()))
 loss("poisson nll", lambda m, h, x, y: F.poisson_nll_loss(h, one_hot(y)))
