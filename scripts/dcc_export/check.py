@@ -93,7 +93,7 @@ def is_reduced(step):
 
 def bound_of(step, program):
     """Of BOUNDS, by what `program`, the ExportedProgram of `step`, computes in: a forward may enter autocast itself."""
-    values = [value for node in program.graph.nodes for value in pytree.tree_leaves(node.meta.get("val"))]
+    values = [value for node in program.graph.nodes if node.op == "call_function" for value in pytree.tree_leaves(node.meta.get("val"))]
     has_reduced = any(isinstance(value, torch.Tensor) and value.dtype in _REDUCED for value in values)
     return BOUNDS["reduced" if has_reduced or is_reduced(step) else "float32"]
 
