@@ -143,6 +143,18 @@ class Job:
             time.sleep(0.005)
         raise AssertionError("the job did not get that far:\n" + self.finish(1).err)
 
+    def shared_memory(self):
+        """Files in /dev/shm that the job's processes hold mapped or open, by path; those unlinked already are left out."""
+        found = set()
+        for pid in self.processes():
+            with contextlib.suppress(OSError):
+                with open(f"/proc/{pid}/maps") as file:
+                    found.update(line.rstrip("\n").split(maxsplit=5)[-1] for line in file)
+            for entry in glob.glob(f"/proc/{pid}/fd/*"):
+                with contextlib.suppress(OSError):
+                    found.add(os.readlink(entry))
+        return {path for path in found if path.startswith("/dev/shm/") and not path.endswith(" (deleted)")}
+
     def end(self):
         """Nothing of the job survives the test."""
         for pid in self.processes():
@@ -184,11 +196,6 @@ def _state(stat):
             return file.read().rpartition(")")[2].split()[0]
     except OSError:
         return "X"
-
-
-def shared_memory():
-    """Names in /dev/shm without Open MPI's: a job of another test may make or delete them at any time."""
-    return {name for name in os.listdir("/dev/shm") if not name.startswith("vader_segment.")}
 
 
 class JobTest(unittest.TestCase):
