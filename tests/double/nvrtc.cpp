@@ -126,10 +126,9 @@ int nvrtcCompileProgram(NvrtcProgram program, int count, const char* const* opti
   const bool has_barriers = waits_for_block(text, program->headers);
   const std::string at = folder.path().string();
   const std::string command =
-      std::string(DC_DOUBLE_COMPILER) + " -std=c++20 -O0 -fPIC -shared -ffp-contract=off -w -I" +
-      at +
-      " -include " DC_DOUBLE_WORDS " '-DDC_WARP_WORDS=\"" DC_DOUBLE_WARP_WORDS
-      "\"' -DDC_DOUBLE_HAS_BARRIERS=" +
+      std::string(DC_DOUBLE_COMPILER) + " -shared -I" + at +
+      " -include " DC_DOUBLE_STANDARD " -include " DC_DOUBLE_WORDS
+      " '-DDC_WARP_WORDS=\"" DC_DOUBLE_WARP_WORDS "\"' -DDC_DOUBLE_HAS_BARRIERS=" +
       (has_barriers ? "true" : "false") + " -o " + at + "/module.so " + at +
       "/kernels.cpp -L" DC_DOUBLE_FOLDER " -l:libcuda.so.1 > " + at + "/log 2>&1";
   const int failed = std::system(command.c_str());
