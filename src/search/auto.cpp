@@ -131,6 +131,23 @@ class Search {
     return keep_more_or_less();
   }
 
+  // `found` with all made again, its operators fused in each way, or with as many parameters whole
+  // as fit; and with nothing made again.
+  Status try_in_ways(const Chain& found) {
+    DC_RETURN_IF_ERROR(find_bound());
+    const Chain full = said_to_decide(found, passes::Recompute::Full);
+    std::vector<Chain> others = {full};
+    for (const size_t fusion : state_.fusions()) others.push_back(fused(full, fusion));
+    if (!find_exchanges(full))
+      others.push_back(with(full, *passes::find_pass("keep-parameters"), kFirstExchanges));
+    others.push_back(said_to_decide(found, passes::Recompute::Off));
+    for (const Chain& other : others) {
+      if (other.empty() || other == found) continue;
+      DC_RETURN_IF_ERROR(trials().try_once({other, state_.options().memory()}).status());
+    }
+    return {};
+  }
+
   // Passes leave a part of what the state does not take to the layout (schedule::live_limit()),
   // which mostly needs less of it: `from`, and planned for half of that too; if that fits, for all
   // of it.
@@ -444,6 +461,15 @@ Status try_chain(const ir::Step& imported, passes::Options options, ReductionOrd
   return take_better(search, best);
 }
 
+// The better of `best` and its chain with all made again, or nothing.
+Status try_near_ways(const ir::Step& imported, passes::Options options, const cost::CostModel& cost,
+                     const SearchOptions& asked, int whole, Orders& orders, SearchResult& best) {
+  options.reduction_order = best.options.reduction_order;
+  Search search(imported, options, cost, asked, whole, orders[options.reduction_order], false);
+  DC_RETURN_IF_ERROR(search.try_in_ways(best.chain));
+  return take_better(search, best);
+}
+
 // The better of `best` and its chain by passes that plan for what they leave to the layout too.
 Status try_for_more(const ir::Step& imported, passes::Options options, const cost::CostModel& cost,
                     const SearchOptions& asked, int whole, Orders& orders, SearchResult& best) {
@@ -507,21 +533,12 @@ Result<SearchResult> find_in_ways(const ir::Step& imported, const passes::Option
   if (!decides || asked.effort <= kLeastOfAll || !best.fits || best.cut_short || asked.first_fit)
     return best;
   // Of large models what leaves the device takes as long to choose as all the rest: there the best
-  // alone is tried with all made again, and with nothing.
-  constexpr passes::Recompute kWays[] = {passes::Recompute::Full, passes::Recompute::Off};
+  // alone is tried in other ways.
   if (any_offloads(best.chain) && asked.effort <= kLeastEffort) {
-    SearchOptions once = asked;
-    once.effort = 1;
-    const Chain found = best.chain;
-    for (const passes::Recompute way : kWays) {
-      const Chain other = said_to_decide(found, way);
-      if (other != found)
-        note(try_chain(imported, options, best.options.reduction_order, other, cost, once, whole,
-                       orders, best),
-             best);
-    }
+    note(try_near_ways(imported, options, cost, asked, whole, orders, best), best);
     return best;
   }
+  constexpr passes::Recompute kWays[] = {passes::Recompute::Full, passes::Recompute::Off};
   SearchOptions of_way = asked;
   of_way.effort = of_one_way(asked.effort);
   of_way.earlier.reset();

@@ -282,15 +282,17 @@ Result<passes::Change> ScheduledSteps::apply(ir::Step& step, const Chain& chain,
 Result<passes::Change> ScheduledSteps::exchange(ir::Step& step, const PassCall& call,
                                                 const std::string& before,
                                                 const passes::Options& options) {
+  // Of parameters alone something may be kept where of both nothing was.
+  const bool is_of_both =
+      call.pass->name == "keep-jointly" && options.recompute != passes::Recompute::Full;
+  if (!is_of_both) return apply(step, {call}, options);
   const std::string key = before + " planned " +
                           (options.memory() ? std::to_string(options.memory()->v) : std::string());
   const int64_t count = call.argument.value_or(INT64_MAX);
   const auto known = known_.kept_nothing.find(key);
   if (known != known_.kept_nothing.end() && known->second <= count) return passes::Change::No;
   DC_ASSIGN_OR_RETURN(const passes::Change change, apply(step, {call}, options));
-  const bool is_of_both =
-      call.pass->name == "keep-jointly" && options.recompute != passes::Recompute::Full;
-  if (change == passes::Change::No && is_of_both) known_.kept_nothing[key] = count;
+  if (change == passes::Change::No) known_.kept_nothing[key] = count;
   return change;
 }
 

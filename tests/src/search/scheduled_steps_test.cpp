@@ -5,10 +5,14 @@
 #include <algorithm>
 
 #include "src/cost/analytic.h"
+#include "src/cost/costs.h"
 #include "src/frontend/import.h"
+#include "src/ir/text_format.h"
+#include "src/profile/profile_file.h"
 #include "src/search/auto.h"
 #include "src/search/chains.h"
 #include "src/search/moves.h"
+#include "src/search/opening.h"
 #include "src/search/smallest_chain.h"
 #include "tests/source_dir.h"
 
@@ -73,6 +77,36 @@ TEST(ScheduledSteps, FusesInEachWayThatMakesAnotherStep) {
   ASSERT_TRUE(llama.ok() && mixtral.ok());
   EXPECT_EQ(*llama, (std::vector<size_t>{0, kKeepsLess, kNothingFused, kKeepsLeast}));
   EXPECT_EQ(*mixtral, (std::vector<size_t>{0, kKeepsLess, kNothingFused}));
+}
+
+// With a little memory, both are kept at addresses that do not fit, and parameters alone at ones
+// that do.
+TEST(ScheduledSteps, MakesTheSameWhateverAnotherSearchFoundToKeepNothing) {
+  const auto profile =
+      profile::read_profile(std::string(dc::kSourceDir) + "/examples/profiles/h100x32.json");
+  ASSERT_TRUE(profile.ok()) << profile.status().to_string();
+  const cost::Costs costs(*profile, 1);
+  const auto chain = passes::parse_passes(
+      DC_OPENING
+      "fuse-elementwise,shard-parameters=3,insert-collectives,add-update,schedule,recompute=0,"
+      "gather-by-block,offload-optimizer,offload-activations,offload-parameters,"
+      "overlap-reductions=1000000000,keep-jointly=400,layout-arenas");
+  ASSERT_TRUE(chain.ok()) << chain.status().to_string();
+  passes::Options options = per_micro_batch();
+  options.offload_space = ir::Space::Host;
+  options.providers = passes::Providers::Native;
+  options.budgets[ir::Space::Device] = Bytes{24'038'024'443};
+  passes::Options full = options;
+  full.recompute = passes::Recompute::Full;
+  const ir::Step step = imported(16, 1, "mixtral_dcc_8x7b_cuda.pt2");
+  StepStore store;
+  const Candidate candidate{*chain, options.memory()};
+  const auto of_both = ScheduledSteps(step, options, costs.model(), &store).made(candidate);
+  const auto found = ScheduledSteps(step, full, costs.model(), &store).made(candidate);
+  const auto expected = ScheduledSteps(step, full, costs.model()).made(candidate);
+  ASSERT_TRUE(of_both.ok() && found.ok() && expected.ok());
+  EXPECT_NE(ir::print(*expected), ir::print(*of_both));
+  EXPECT_EQ(ir::print(*found), ir::print(*expected));
 }
 
 // As SmallestPlans, by making all.
