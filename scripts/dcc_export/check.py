@@ -13,11 +13,11 @@ from torch.utils import _pytree as pytree
 from .errors import ExportError, first_line
 from .inputs import draw
 from .places import Places, copies
+from .precision import REDUCED
 
 # Relative to the tensor's own norm, plus a share of the global gradient norm: some gradients
 # are mathematically zero and hold only noise.
 BOUNDS = {"float32": (1e-5, 1e-7), "reduced": (2e-2, 1e-4)}
-_REDUCED = (torch.bfloat16, torch.float16)
 
 
 @dataclasses.dataclass
@@ -88,13 +88,13 @@ def fresh_sample(examples, descriptions, seed):
 
 
 def is_reduced(step):
-    return step.autocast is not None or any(p.dtype in _REDUCED for p in step.parameters())
+    return step.autocast is not None or any(p.dtype in REDUCED for p in step.parameters())
 
 
 def bound_of(step, program):
     """Of BOUNDS, by what `program`, the ExportedProgram of `step`, computes in: a forward may enter autocast itself."""
     values = [value for node in program.graph.nodes if node.op == "call_function" for value in pytree.tree_leaves(node.meta.get("val"))]
-    has_reduced = any(isinstance(value, torch.Tensor) and value.dtype in _REDUCED for value in values)
+    has_reduced = any(isinstance(value, torch.Tensor) and value.dtype in REDUCED for value in values)
     return BOUNDS["reduced" if has_reduced or is_reduced(step) else "float32"]
 
 

@@ -12,6 +12,8 @@ import torch
 from torch._decomp import decompositions, get_decompositions
 from torch.nn import functional as F
 
+from .precision import REDUCED
+
 aten = torch.ops.aten
 
 
@@ -55,7 +57,7 @@ def _upsample_linear(decomposed):
 
 def _softshrink(plain):
     def softshrink(input, lambd=0.5):
-        narrow = input.dtype in (torch.bfloat16, torch.float16)
+        narrow = input.dtype in REDUCED
         return plain(input.float(), lambd).to(input.dtype) if narrow else plain(input, lambd)
 
     return softshrink

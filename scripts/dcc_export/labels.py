@@ -22,6 +22,7 @@ import torch
 from .errors import ExportError, first_line
 from .inputs import draw
 from .places import Places, copies
+from .precision import REDUCED
 
 IGNORED = -100  # what cross_entropy leaves out by default
 UNCHANGED = 1e-5  # relative distance of shares; noise of float32 is below
@@ -85,7 +86,7 @@ class _Probe:
     """Runs the module on drawn samples that differ in chosen tokens and in one label of each row."""
 
     def __init__(self, step, examples, descriptions, index, seed, widened):
-        reduced = any(p.dtype in (torch.bfloat16, torch.float16) for p in step.parameters())
+        reduced = any(p.dtype in REDUCED for p in step.parameters())
         self.step = copy.deepcopy(step).float() if reduced and widened else step
         self.places = Places(self.step)
         self.index, self.seed = index, seed
@@ -102,7 +103,7 @@ class _Probe:
 
     def _answer(self, tokens):
         sample = list(self.examples)
-        if self.widened and any(e.dtype in (torch.bfloat16, torch.float16) for e in sample):
+        if self.widened and any(e.dtype in REDUCED for e in sample):
             sample = [e.float() if e.is_floating_point() else e for e in sample]
         for i in [*tokens, self.index]:
             sample[i] = draw(self.descriptions[i], sample[i], self.generator)

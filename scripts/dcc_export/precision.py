@@ -1,7 +1,8 @@
-"""Settings of a process with which PyTorch rounds the operands of float32 products: dcrun does not."""
+"""Floats of 16 bits, and settings of a process with which PyTorch rounds the operands of float32 products: dcrun does not."""
 
 import torch
 
+REDUCED = (torch.bfloat16, torch.float16)
 _KINDS = ("matmul", "conv", "rnn")
 _NARROW = ("tf32", "bf16")
 
