@@ -39,6 +39,14 @@ using base::Status;
 using passes::Chain;
 using passes::ReductionOrder;
 
+// Of large models what leaves the device takes as long to choose as all the rest: there the best
+// alone is tried with all made again, and with nothing, instead of searches for these.
+bool tries_ways_alone(const SearchOptions& asked, const passes::Options& options,
+                      const Chain& best) {
+  return options.recompute == passes::Recompute::Auto && options.memory() && any_offloads(best) &&
+         asked.effort > kLeastOfAll && asked.effort <= kLeastEffort;
+}
+
 // What searches in one order of reductions share.
 struct OfOrder {
   Certificates certificates;  // of whatever may be made again
@@ -92,6 +100,8 @@ class Search {
     if (!state_.options().memory()) DC_RETURN_IF_ERROR(descent_.run_whole(parts() / 4));
     trials().set_effort(trials().spent() + kept_for_end() + more_for_end());
     DC_RETURN_IF_ERROR(refine());
+    if (tries_ways_alone(state_.asked(), state_.options(), state_.best().chain))
+      DC_RETURN_IF_ERROR(try_ways_alone());
     trials().take_fastest();
     DC_RETURN_IF_ERROR(try_earlier());
     return named_.try_smallest();
@@ -129,23 +139,6 @@ class Search {
     DC_RETURN_IF_ERROR(find_bound());
     DC_RETURN_IF_ERROR(state_.try_whole(chain).status());
     return keep_more_or_less();
-  }
-
-  // `found` with all made again, its operators fused in each way, or with as many parameters whole
-  // as fit; and with nothing made again.
-  Status try_in_ways(const Chain& found) {
-    DC_RETURN_IF_ERROR(find_bound());
-    const Chain full = said_to_decide(found, passes::Recompute::Full);
-    std::vector<Chain> others = {full};
-    for (const size_t fusion : state_.fusions()) others.push_back(fused(full, fusion));
-    if (!find_exchanges(full))
-      others.push_back(with(full, *passes::find_pass("keep-parameters"), kFirstExchanges));
-    others.push_back(said_to_decide(found, passes::Recompute::Off));
-    for (const Chain& other : others) {
-      if (other.empty() || other == found) continue;
-      DC_RETURN_IF_ERROR(trials().try_once({other, state_.options().memory()}).status());
-    }
-    return {};
   }
 
   // Passes leave a part of what the state does not take to the layout (schedule::live_limit()),
@@ -304,6 +297,28 @@ class Search {
     DC_RETURN_IF_ERROR(use_as_fastest());
     return keep_more_or_less();
   }
+  // The best with all made again, and with nothing; if that is near, its operators fused in each
+  // way, and with all made again as many parameters whole as fit. Beyond the effort.
+  Status try_ways_alone() {
+    if (!state_.score().fits || state_.is_enough()) return {};
+    const Chain best = state_.best().chain;
+    const Chain full = said_to_decide(best, passes::Recompute::Full);
+    for (const Chain& way : {full, said_to_decide(best, passes::Recompute::Off)}) {
+      DC_RETURN_IF_ERROR(try_whole_or_less(way));
+      const std::optional<Score> score = trials().latest(way);
+      if (!score || score->time.v / kNearOneWay > state_.score().time.v / 100) continue;
+      for (const Chain& other : state_.fused_otherwise(way))
+        DC_RETURN_IF_ERROR(try_whole_or_less(other));
+      if (way == full && !find_exchanges(full))
+        DC_RETURN_IF_ERROR(
+            try_whole_or_less(with(full, *passes::find_pass("keep-parameters"), kFirstExchanges)));
+    }
+    return {};
+  }
+  Status try_whole_or_less(const Chain& chain) {
+    trials().set_effort(trials().spent() + 3 * Trials::kWorkOfOne);
+    return trials().try_candidate(trials().whole(chain)).status();
+  }
   // The best, if its kernels make values again, with more or fewer of them made so.
   Status keep_more_or_less() {
     const size_t fusion = fusion_of(state_.best().chain);
@@ -461,15 +476,6 @@ Status try_chain(const ir::Step& imported, passes::Options options, ReductionOrd
   return take_better(search, best);
 }
 
-// The better of `best` and its chain with all made again, or nothing.
-Status try_near_ways(const ir::Step& imported, passes::Options options, const cost::CostModel& cost,
-                     const SearchOptions& asked, int whole, Orders& orders, SearchResult& best) {
-  options.reduction_order = best.options.reduction_order;
-  Search search(imported, options, cost, asked, whole, orders[options.reduction_order], false);
-  DC_RETURN_IF_ERROR(search.try_in_ways(best.chain));
-  return take_better(search, best);
-}
-
 // The better of `best` and its chain by passes that plan for what they leave to the layout too.
 Status try_for_more(const ir::Step& imported, passes::Options options, const cost::CostModel& cost,
                     const SearchOptions& asked, int whole, Orders& orders, SearchResult& best) {
@@ -532,12 +538,7 @@ Result<SearchResult> find_in_ways(const ir::Step& imported, const passes::Option
   const bool decides = options.recompute == passes::Recompute::Auto && options.memory();
   if (!decides || asked.effort <= kLeastOfAll || !best.fits || best.cut_short || asked.first_fit)
     return best;
-  // Of large models what leaves the device takes as long to choose as all the rest: there the best
-  // alone is tried in other ways.
-  if (any_offloads(best.chain) && asked.effort <= kLeastEffort) {
-    note(try_near_ways(imported, options, cost, asked, whole, orders, best), best);
-    return best;
-  }
+  if (tries_ways_alone(asked, options, best.chain)) return best;
   constexpr passes::Recompute kWays[] = {passes::Recompute::Full, passes::Recompute::Off};
   SearchOptions of_way = asked;
   of_way.effort = of_one_way(asked.effort);
