@@ -40,11 +40,11 @@ using passes::Chain;
 using passes::ReductionOrder;
 
 // Of large models what leaves the device takes as long to choose as all the rest: there the best
-// alone is tried with all made again, and with nothing, instead of searches for these.
-bool tries_ways_alone(const SearchOptions& asked, const passes::Options& options,
-                      const Chain& best) {
+// alone is tried with all made again, and with nothing, instead of searches for these. `whole`: the
+// effort of the whole search.
+bool tries_ways_alone(int whole, const passes::Options& options, const Chain& best) {
   return options.recompute == passes::Recompute::Auto && options.memory() && any_offloads(best) &&
-         asked.effort > kLeastOfAll && asked.effort <= kLeastEffort;
+         whole <= kLeastEffort;
 }
 
 // What searches in one order of reductions share.
@@ -100,8 +100,7 @@ class Search {
     if (!state_.options().memory()) DC_RETURN_IF_ERROR(descent_.run_whole(parts() / 4));
     trials().set_effort(trials().spent() + kept_for_end() + more_for_end());
     DC_RETURN_IF_ERROR(refine());
-    if (tries_ways_alone(state_.asked(), state_.options(), state_.best().chain))
-      DC_RETURN_IF_ERROR(try_ways_alone());
+    DC_RETURN_IF_ERROR(try_ways_alone());
     trials().take_fastest();
     DC_RETURN_IF_ERROR(try_earlier());
     return named_.try_smallest();
@@ -300,8 +299,10 @@ class Search {
   // The best with all made again, and with nothing; if that is near, its operators fused in each
   // way, and with all made again as many parameters whole as fit. Beyond the effort.
   Status try_ways_alone() {
-    if (!state_.score().fits || state_.is_enough()) return {};
     const Chain best = state_.best().chain;
+    if (!tries_ways_alone(whole_, state_.options(), best) || whole_ <= kLeastOfAll) return {};
+    // What ends earlier does no more than the whole search.
+    if (state_.asked().effort < whole_ || !state_.score().fits || state_.is_enough()) return {};
     const Chain full = said_to_decide(best, passes::Recompute::Full);
     for (const Chain& way : {full, said_to_decide(best, passes::Recompute::Off)}) {
       DC_RETURN_IF_ERROR(try_whole_or_less(way));
@@ -442,7 +443,8 @@ Status try_one_way(const ir::Step& imported, passes::Options options, const cost
   DC_RETURN_IF_ERROR(search.finish());
   // As the option alone does. Of `best` it is tried at the end.
   const Candidate of_way = search.state().best();
-  const bool is_near = score.fits && score.time.v / kNearEnd <= best.time.v / 100;
+  const bool is_near =
+      options.memory() && score.fits && score.time.v / kNearEnd <= best.time.v / 100;
   if (asked.effort >= whole && is_near && said_to_decide(of_way.chain, way) != best.chain)
     DC_RETURN_IF_ERROR(search.plan_for_more(of_way));
   DC_ASSIGN_OR_RETURN(SearchResult found, search.result(false));
@@ -535,19 +537,21 @@ Result<SearchResult> find_in_ways(const ir::Step& imported, const passes::Option
                                   int whole, Orders& orders) {
   DC_ASSIGN_OR_RETURN(SearchResult best,
                       find_in_orders(imported, options, cost, asked, whole, orders));
-  const bool decides = options.recompute == passes::Recompute::Auto && options.memory();
+  const bool decides = options.recompute == passes::Recompute::Auto;
   if (!decides || asked.effort <= kLeastOfAll || !best.fits || best.cut_short || asked.first_fit)
     return best;
-  if (tries_ways_alone(asked, options, best.chain)) return best;
+  if (tries_ways_alone(whole, options, best.chain)) return best;
   constexpr passes::Recompute kWays[] = {passes::Recompute::Full, passes::Recompute::Off};
   SearchOptions of_way = asked;
   of_way.effort = of_one_way(asked.effort);
   of_way.earlier.reset();
   for (const passes::Recompute way : kWays) {
+    if (way == passes::Recompute::Full && !options.memory()) continue;  // nothing asks for it
     passes::Options one_way = options;
     one_way.recompute = way;
     note(try_one_way(imported, one_way, cost, of_way, of_one_way(whole), orders, best), best);
   }
+  if (!options.memory()) return best;
   of_way.effort = asked.effort;
   const int effort = std::min(asked.effort, default_effort(imported, options));
   if (effort > kHasTimeForLess)

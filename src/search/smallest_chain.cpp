@@ -44,10 +44,28 @@ bool cannot_be_smaller(const LiveFloor& floor, int64_t bytes) {
          (floor.planned_least >= bytes && floor.least > bytes - bytes / kSmallestPlanParts);
 }
 
+// Its operators fused as keeps least for the backward; empty if it has no other way.
+Chain keeps_least(const Chain& chain, ScheduledSteps& steps, const passes::Options& options) {
+  if (options.providers == passes::Providers::Aten) return {};  // only native kernels are fused
+  const base::Result<std::vector<size_t>> fusions = steps.different_fusions();
+  if (!fusions.ok()) return {};
+  for (const size_t fusion : {kKeepsLeast, kKeepsLess}) {
+    if (std::ranges::count(*fusions, fusion) != 0)
+      return fusion == fusion_of(chain) ? Chain() : fused(chain, fusion);
+  }
+  return {};
+}
+
 }  // namespace
 
 void offer_smallest(const std::vector<Chain>& chains, ScheduledSteps& steps, SmallestPlans& plans,
                     const passes::Options& options, std::optional<SmallestChain>& best) {
+  const auto offer = [&](const Chain& chain) {
+    const std::optional<SmallestPlan>& found = plans.of(chain);
+    if (!found || (best && best->bytes <= found->bytes)) return;
+    best = {chain, options, found->bytes};
+    best->options.budgets[ir::Space::Device] = found->planned;
+  };
   for (const Chain* chain : smallest_first(chains, steps)) {
     if (best && !any_offloads(*chain)) {
       const base::Result<int64_t> state = steps.state_bytes(*chain);
@@ -55,11 +73,10 @@ void offer_smallest(const std::vector<Chain>& chains, ScheduledSteps& steps, Sma
       const base::Result<LiveFloor> floor = steps.live_floor(*chain);
       if (floor.ok() && cannot_be_smaller(*floor, best->bytes)) continue;
     }
-    const std::optional<SmallestPlan>& found = plans.of(*chain);
-    if (!found || (best && best->bytes <= found->bytes)) continue;
-    best = {*chain, options, found->bytes};
-    best->options.budgets[ir::Space::Device] = found->planned;
+    offer(*chain);
   }
+  if (const Chain less = best ? keeps_least(best->chain, steps, options) : Chain(); !less.empty())
+    offer(less);
 }
 
 const std::optional<SmallestPlan>& SmallestPlans::of(const Chain& chain) {

@@ -44,7 +44,8 @@ struct SmallestChain {
   int64_t bytes = 0;        // of the arena
 };
 
-// Offers the smallest plans of `chains` under the options that `steps` and `plans` were made for.
+// Offers the smallest plans of `chains`, and of the smallest with its operators fused as keeps
+// least, under the options that `steps` and `plans` were made for.
 void offer_smallest(const std::vector<passes::Chain>& chains, ScheduledSteps& steps,
                     SmallestPlans& plans, const passes::Options& options,
                     std::optional<SmallestChain>& best);

@@ -38,6 +38,14 @@ class Auto(unittest.TestCase):
                         if said["memory"]["arena_bytes"]["device"] <= budget:
                             self.assertLessEqual(predicted(auto), predicted(said) * 1.001, chain)
 
+    def test_never_worse_without_a_budget_than_keeping_all(self):
+        for model, world, accumulation in (("tiny-llama-tied", 3, 3), ("tiny-gpt2", 3, 3)):
+            with self.subTest(model):
+                options = ("--world", str(world), "--grad-accum", str(accumulation))
+                auto, _ = report(running.archive(model), *options)
+                off, _ = report(running.archive(model), *options, "--recompute", "off")
+                self.assertLessEqual(predicted(auto), predicted(off) * 1.001)
+
     def test_it_offloads_if_it_may(self):
         archive = running.archive("tiny-llama")
         jit, _ = report(archive, "--world", "2", "--chain", "zero3")
