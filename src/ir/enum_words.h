@@ -44,7 +44,7 @@ struct Words<InitKind> {
 template <>
 struct Words<ParameterPlacement> {
   static constexpr auto kList =
-      base::enum_names<ParameterPlacement>({"resident", "gathered_per_use", "gathered_per_step"});
+      base::enum_names<ParameterPlacement>({"resident", "gathered_per_use"});
 };
 template <>
 struct Words<GradientPlacement> {

@@ -49,7 +49,7 @@ struct ArchiveRecord {
   int64_t offset = 0;  // elements
 };
 
-enum class ParameterPlacement : uint8_t { Resident, GatheredPerUse, GatheredPerStep };
+enum class ParameterPlacement : uint8_t { Resident, GatheredPerUse };
 enum class GradientPlacement : uint8_t { WholeUntilLast, ShardedEachMicroBatch };
 enum class StatePlacement : uint8_t { Replicated, Sharded };
 

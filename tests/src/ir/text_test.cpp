@@ -38,7 +38,7 @@ constexpr const char* kEverything =
     R"(step @"odd name" stage=allocated mesh=<dp=2, "t p"=3> accumulation=4 reduce_dtype=bf16 arena=4096 host_arena=128 disk_arena=64 model="00ff" {
   input "ids" : i64[2,8] varying<dp> role=tokens range=(0.0,256.0)
   input "mask" : bool[2,8] role=mask
-  parameter "w" : f32[8,8] frozen placement=gathered_per_step gradient=sharded_each_micro_batch state=sharded group=1 shard=32 init=normal(0.0,0.02) zero_row=7 archive="data/weights/weight_0" archive_type(f32[8,8] strides=(1,8) offset=3) alias="tied.w" alias="also \"w\""
+  parameter "w" : f32[8,8] frozen placement=gathered_per_use gradient=sharded_each_micro_batch state=sharded group=1 shard=32 init=normal(0.0,0.02) zero_row=7 archive="data/weights/weight_0" archive_type(f32[8,8] strides=(1,8) offset=3) alias="tied.w" alias="also \"w\""
   parameter "b" : bf16[8] init=zeros archive="data/weights/weight_1"
   parameter "c" : bf16[8] shard=32
   buffer "mean" : f32[8] archive="data/weights/weight_2"
