@@ -26,7 +26,7 @@ import rotation
 import running
 
 WORLD = 3
-STEPS = 3200  # of a job that ends by itself
+STEPS = 1600  # of a job that ends by itself
 MORE_STEPS = 1000000  # than a test has time for
 
 
