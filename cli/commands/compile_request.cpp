@@ -4,8 +4,20 @@
 #include <set>
 
 #include "runtime/measure/measure.h"
+#include "src/search/chains.h"
 
 namespace dc::cli {
+namespace {
+
+// Whether the passes of a chain that is not searched for move anything out.
+bool moves_out(const driver::CompileOptions& options) {
+  std::string text = options.own_passes;
+  if (const auto named = search::find_chain(options.chain); text.empty() && named.ok())
+    text = passes::print(*named);
+  return text.find("offload-") != std::string::npos;
+}
+
+}  // namespace
 
 std::vector<std::string> input_files(const std::string& model, const std::string& profile,
                                      const std::string& config,
@@ -21,6 +33,8 @@ void note_idle_options(const driver::CompileOptions& options, double search_time
     constexpr const char* kNoSearch = "here: only --chain auto searches";
     if (options.search_effort) idle("--search-effort", kNoSearch);
     if (search_time > 0) idle("--search-time", kNoSearch);
+    if (options.passes.offload_space && !moves_out(options))
+      idle("--offload-space", "here: the chain that is asked for moves nothing out");
     return;
   }
   if (options.passes.offload_space && !has_budget)

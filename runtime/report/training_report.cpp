@@ -1,4 +1,5 @@
 // What is trained, where it lies and by which rule: in the words of PyTorch and ZeRO.
+#include <algorithm>
 #include <cstdio>
 
 #include "runtime/plan/mesh.h"
@@ -98,6 +99,16 @@ std::string schedule(const plan::Optimizer& o) {
          steps;
 }
 
+// A group may be of one parameter: how many sets of values there are but for the first one's.
+int64_t groups_with_other_values(const plan::Optimizer& o) {
+  std::vector<plan::OptimizerGroup> seen;
+  for (plan::OptimizerGroup group : o.groups) {
+    group.match.clear();
+    if (std::ranges::find(seen, group) == seen.end()) seen.push_back(std::move(group));
+  }
+  return static_cast<int64_t>(seen.size()) - 1;
+}
+
 std::string optimizer(const plan::Optimizer& o) {
   std::string text(plan::name(o.kind));
   if (!o.groups.empty()) {
@@ -105,9 +116,8 @@ std::string optimizer(const plan::Optimizer& o) {
     text += " lr " + number(group.lr);
     if (group.weight_decay != 0) text += ", weight decay " + number(group.weight_decay);
     if (group.momentum != 0) text += ", momentum " + number(group.momentum);
-    if (o.groups.size() > 1)
-      text += ", " + count_of(static_cast<int64_t>(o.groups.size()) - 1, "group") +
-              " with other values";
+    if (const int64_t others = groups_with_other_values(o); others > 0)
+      text += ", " + count_of(others, "group") + " with other values";
   }
   text += o.clip ? ", clip " + number(o.clip_norm) : ", no clipping";
   return report_line("optimizer", text + ", " + schedule(o));

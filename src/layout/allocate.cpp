@@ -161,7 +161,7 @@ Advice advice(const ir::Step& step, Space space, const Budgets& budgets) {
     const bool offloads = raised != "--memory" || has_offloaded(step);
     return {"the arena of each rank needs ",
             "raise " + raised + ", use more ranks or --zero 3, " +
-                (offloads ? "" : "give --offload-space (auto uses it), ") +
+                (offloads ? "" : "let --chain auto offload (--offload-space), ") +
                 "or make the micro-batch smaller"};
   }
   const std::string text(base::name(space));

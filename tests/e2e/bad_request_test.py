@@ -209,7 +209,7 @@ class BadRequestTest(jobs.JobTest):
                 message = self.refused(self.compile("--memory", "1KiB", *offload), 80, "budget of 1024 bytes", "at index ", "module '", "takes --memory ")
                 values = [line for line in message.splitlines()[1:] if line.startswith("  ") and ("KiB" in line or " B " in line)]
                 self.assertGreaterEqual(len(values), 4, message)
-                self.assertEqual("give --offload-space" in message, not offload)
+                self.assertEqual("let --chain auto offload" in message, not offload)
                 least = int(re.search(r"takes --memory (\d+) ", message).group(1))
                 self.assertEqual(self.compile("--memory", str(least), *offload, output="least.dcp").code, 0)
                 if len(offload) > 2:  # with little room there, less than what is found may work too
@@ -265,6 +265,7 @@ class BadRequestTest(jobs.JobTest):
         self.assertIn("note: --offload-space does nothing without --memory", result.err)
         self.assertNotIn("does nothing", self.compile("--offload-space", "host", "--memory", "1MiB").err)
         self.assertNotIn("does nothing", self.compile("--chain", "zero-offload", "--offload-space", "host").err)
+        self.assertIn("note: --offload-space does nothing here: the chain", self.compile("--zero", "1", "--offload-space", "host").err)
         for option, value in (("--search-effort", "3"), ("--search-time", "1")):
             self.assertIn(f"note: {option} does nothing here: only --chain auto searches", self.compile("--zero", "2", option, value).err)
             self.assertNotIn("does nothing", self.compile(option, value).err)
