@@ -32,6 +32,8 @@ constexpr int64_t kNearEnd = 101;  // per cent of the best's time
 // A search that makes all again, or nothing, ends with its starts where these take more than so
 // many per cent of the best's time.
 constexpr int64_t kNearOneWay = 110;
+// Effort for the ways of a large model that offloads.
+constexpr int kOfWaysAlone = 5;
 int of_one_way(int effort) { return std::max(1, effort / 2); }
 
 using base::Result;
@@ -296,29 +298,28 @@ class Search {
     DC_RETURN_IF_ERROR(use_as_fastest());
     return keep_more_or_less();
   }
-  // The best with all made again, and with nothing; if that is near, its operators fused in each
-  // way, and with all made again as many parameters whole as fit. Beyond the effort.
+  // The best with nothing made again, and with all; if that is near, its operators fused as keeps
+  // less, and with all made again as many parameters whole as fit. Beyond the effort, a little.
   Status try_ways_alone() {
     const Chain best = state_.best().chain;
     if (!tries_ways_alone(whole_, state_.options(), best) || whole_ <= kLeastOfAll) return {};
     // What ends earlier does no more than the whole search.
-    if (state_.asked().effort < whole_ || !state_.score().fits || state_.is_enough()) return {};
+    if (state_.asked().effort < whole_ || !state_.score().fits) return {};
+    trials().set_effort(trials().spent() + kOfWaysAlone * Trials::kWorkOfOne);
     const Chain full = said_to_decide(best, passes::Recompute::Full);
-    for (const Chain& way : {full, said_to_decide(best, passes::Recompute::Off)}) {
-      DC_RETURN_IF_ERROR(try_whole_or_less(way));
+    for (const Chain& way : {said_to_decide(best, passes::Recompute::Off), full}) {
+      DC_RETURN_IF_ERROR(state_.try_whole(way).status());
       const std::optional<Score> score = trials().latest(way);
       if (!score || score->time.v / kNearOneWay > state_.score().time.v / 100) continue;
-      for (const Chain& other : state_.fused_otherwise(way))
-        DC_RETURN_IF_ERROR(try_whole_or_less(other));
+      for (const Chain& other : state_.fused_otherwise(way)) {
+        if (fusion_of(other) != kNothingFused) DC_RETURN_IF_ERROR(state_.try_whole(other).status());
+      }
       if (way == full && !find_exchanges(full))
         DC_RETURN_IF_ERROR(
-            try_whole_or_less(with(full, *passes::find_pass("keep-parameters"), kFirstExchanges)));
+            state_.try_whole(with(full, *passes::find_pass("keep-parameters"), kFirstExchanges))
+                .status());
     }
     return {};
-  }
-  Status try_whole_or_less(const Chain& chain) {
-    trials().set_effort(trials().spent() + 3 * Trials::kWorkOfOne);
-    return trials().try_candidate(trials().whole(chain)).status();
   }
   // The best, if its kernels make values again, with more or fewer of them made so.
   Status keep_more_or_less() {
