@@ -5,16 +5,17 @@
 
 #include "runtime/measure/measure.h"
 #include "src/search/chains.h"
+#include "src/search/moves.h"
 
 namespace dc::cli {
 namespace {
 
-// Whether the passes of a chain that is not searched for move anything out.
+// Whether the chain, one that is not searched for, may move anything out.
 bool moves_out(const driver::CompileOptions& options) {
-  std::string text = options.own_passes;
-  if (const auto named = search::find_chain(options.chain); text.empty() && named.ok())
-    text = passes::print(*named);
-  return text.find("offload-") != std::string::npos;
+  const base::Result<passes::Chain> chain = options.own_passes.empty()
+                                                ? search::find_chain(options.chain)
+                                                : passes::parse_passes(options.own_passes);
+  return !chain.ok() || search::any_offloads(*chain);  // what is no chain gets its own error
 }
 
 }  // namespace
