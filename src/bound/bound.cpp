@@ -1,15 +1,19 @@
 #include "src/bound/bound.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "src/cost/transfer.h"
 
 namespace dc::bound {
 namespace {
 
-constexpr int kEvaluations = 1200;
+// At most so many, of small relaxations; of larger ones less, as each takes longer.
+constexpr int64_t kMostEvaluations = 6000, kLeastEvaluations = 1400;
+constexpr int64_t kEvaluatedChoices = 5'000'000;  // of all
 // Above this many times the bound without a budget the budget is out of reach: more says nothing.
 constexpr double kOutOfReach = 1000;
+constexpr double kNearlySufficient = 0.9998;
 
 std::vector<ProgramView> views_of(const ir::Step& step, const cost::CostModel& cost) {
   std::vector<ProgramView> views;
@@ -42,11 +46,37 @@ Limits limits_of(const ir::Step& step, const LeastTime& least, const Allowed& al
   return limits;
 }
 
+// By program: the end of its instants.
+template <typename Instants>
+std::vector<size_t> ends_of(const Instants& instants, size_t programs) {
+  std::vector<size_t> ends(programs);
+  for (const auto& instant : instants) ++ends[static_cast<size_t>(instant.program)];
+  std::partial_sum(ends.begin(), ends.end(), ends.begin());
+  return ends;
+}
+
+// At about the same places of each program.
+Prices prices_of(const LowerBound& alike, const Relaxation& relaxation, size_t programs) {
+  Prices prices{alike.weights, std::vector<double>(relaxation.instants.size())};
+  const std::vector<size_t> ends = ends_of(relaxation.instants, programs),
+                            ends_there = ends_of(alike.instants, programs);
+  for (size_t p = 0; p < programs; ++p) {
+    const size_t begin = p > 0 ? ends[p - 1] : 0, begin_there = p > 0 ? ends_there[p - 1] : 0;
+    const size_t count = ends[p] - begin, count_there = ends_there[p] - begin_there;
+    for (size_t i = 0; count > 0 && i < count_there; ++i) {
+      const size_t at = begin + i * count / count_there;
+      prices.of_byte[at] +=
+          alike.instants[begin_there + i].ns_per_byte * relaxation.instants[at].repeat;
+    }
+  }
+  return prices;
+}
+
 }  // namespace
 
 LowerBound lower_bound(const ir::Step& gathered, std::span<const ir::Step* const> others,
-                       const cost::CostModel& cost, const Allowed& allowed,
-                       base::Nanos sufficient) {
+                       const cost::CostModel& cost, const Allowed& allowed, base::Nanos sufficient,
+                       const LowerBound* alike) {
   const std::vector<ProgramView> programs = views_of(gathered, cost);
   std::vector<std::vector<ProgramView>> other_programs;
   for (const ir::Step* other : others) other_programs.push_back(views_of(*other, cost));
@@ -74,8 +104,12 @@ LowerBound lower_bound(const ir::Step& gathered, std::span<const ir::Step* const
   const Limits limits = limits_of(gathered, least, allowed);
   const DualBound free = ascend(relaxation, std::nullopt, limits, Weighing::Streams, 1, 0);
   const double enough = std::max(1.0, free.ns) * kOutOfReach;
-  // The time loses a ten-millionth of it below.
-  const double last = std::min(enough, static_cast<double>(sufficient.v) * (1 + 1e-6) + 2);
+  const double last = std::min(enough, static_cast<double>(sufficient.v) * kNearlySufficient);
+  std::optional<Prices> from;
+  if (alike != nullptr && alike->time.v > 0) from = prices_of(*alike, relaxation, programs.size());
+  const auto evaluations = static_cast<int>(
+      std::clamp<int64_t>(kEvaluatedChoices / (1 + static_cast<int64_t>(relaxation.choices.size())),
+                          kLeastEvaluations, kMostEvaluations));
   DualBound best;
   LowerBound result;
   for (const Weighing weighing : {Weighing::Streams, Weighing::LinksInContention}) {
@@ -83,7 +117,8 @@ LowerBound lower_bound(const ir::Step& gathered, std::span<const ir::Step* const
     if (weighing == Weighing::LinksInContention && !(limits.contention() && limits.one_queue))
       continue;
     if (best.ns >= last) break;
-    DualBound found = ascend(relaxation, allowed.budget, limits, weighing, kEvaluations, last);
+    DualBound found = ascend(relaxation, allowed.budget, limits, weighing, evaluations, last,
+                             from ? &*from : nullptr);
     result.evaluations += found.steps;
     if (found.ns > best.ns) best = std::move(found);
   }

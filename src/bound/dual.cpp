@@ -257,25 +257,55 @@ class Ascent {
         weighing_(weighing),
         evaluation_(relaxation) {}
 
-  DualBound run(int evaluations, double enough) {
-    start();
-    const double first = kFirstStep, last = kLastStep;
-    const int steps = evaluations - best_.steps;
+  DualBound run(int evaluations, double enough, const Prices* from) {
+    evaluations_ = evaluations;
+    enough_ = enough;
+    if (from != nullptr) {
+      now_ = *from;
+      look();
+      run_rounds();
+    }
+    if (from != nullptr && best_.ns >= enough) return best_;
+    // Steps from other prices may come further.
+    const DualBound before = std::exchange(best_, {-HUGE_VAL, {}, best_.steps});
+    scan();
+    run_rounds();
+    const int steps = best_.steps;
+    if (before.ns > best_.ns) best_ = before;
+    best_.steps = steps;
+    return best_;
+  }
+
+ private:
+  static constexpr double kFirstStep = 1.0, kLastStep = 0.001;
+  static constexpr int kRound = 400;
+  static constexpr double kLittle = 2e-4;  // of the bound
+  static constexpr int kShares = 8, kSections = 14;
+
+  // Rounds of steps from the best prices so far; the last one gains little.
+  void run_rounds() {
+    for (int steps = kRound; best_.steps < evaluations_ && best_.ns < enough_; steps *= 2) {
+      const double before = best_.ns;
+      run_round(std::min(steps, evaluations_ - best_.steps));
+      if (best_.ns - before < before * kLittle) return;
+    }
+  }
+
+  // Steps whose lengths fall.
+  void run_round(int steps) {
+    now_ = best_.prices;
+    slopes_.clear();
+    look();
     Prices sum = now_;
-    for (int i = 0; i < steps && best_.ns < enough; ++i) {
-      step(first * std::pow(last / first, static_cast<double>(i) / steps));
+    for (int i = 0; i < steps && best_.ns < enough_; ++i) {
+      step(kFirstStep * std::pow(kLastStep / kFirstStep, static_cast<double>(i) / steps));
       if (i == steps / 2) sum = now_;
       if (i > steps / 2) add(now_, sum);
     }
     // The mean of the later prices is often better than each of them.
     now_ = sum;
     look();
-    return best_;
   }
-
- private:
-  static constexpr double kFirstStep = 0.1, kLastStep = 0.001;
-  static constexpr int kShares = 8, kSections = 14;
 
   static void add(const Prices& one, Prices& sum) {
     sum.weights += one.weights;
@@ -285,7 +315,7 @@ class Ascent {
   // The best of one resource alone; then a scan of how compute, collectives and copies share the
   // weight, with one price, at the instant where most would be alive at no price. From there the
   // steps refine.
-  void start() {
+  void scan() {
     Prices none;
     none.of_byte.assign(relaxation_.fixed_bytes.size(), 0);
     for (size_t r = 0; r < kResources; ++r) {
@@ -310,8 +340,6 @@ class Ascent {
         }
       }
     }
-    now_ = best_.prices;
-    look();
   }
 
   Work weights_of(double compute, double collectives, double copies) const {
@@ -366,7 +394,7 @@ class Ascent {
     for (double& price : now_.of_byte) price /= size;
     value_ = evaluation_.run(now_) - budget_part(now_, budget_);
     ++best_.steps;
-    if (best_.steps > 1 && value_ <= best_.ns) return;
+    if (value_ <= best_.ns) return;
     best_.ns = value_;
     best_.prices = now_;
   }
@@ -400,17 +428,20 @@ class Ascent {
   const Limits& limits_;
   Weighing weighing_;
   Evaluation evaluation_;
+  int evaluations_ = 0;  // at most
+  double enough_ = 0;
   Prices now_;
   double value_ = 0;
   std::vector<double> slopes_;
-  DualBound best_;
+  DualBound best_{-HUGE_VAL, {}, 0};
 };
 
 }  // namespace
 
 DualBound ascend(const Relaxation& relaxation, std::optional<base::Bytes> budget,
-                 const Limits& limits, Weighing weighing, int evaluations, double enough) {
-  return Ascent(relaxation, budget, limits, weighing).run(evaluations, enough);
+                 const Limits& limits, Weighing weighing, int evaluations, double enough,
+                 const Prices* from) {
+  return Ascent(relaxation, budget, limits, weighing).run(evaluations, enough, from);
 }
 
 }  // namespace dc::bound

@@ -23,8 +23,10 @@ struct DualBound {
   int steps = 0;  // evaluations
 };
 
-// The best bound found in so many evaluations. Ends early above `enough`.
+// The best bound found in so many evaluations. Ends early above `enough`, and where more find
+// little. `from`: prices to begin with; without, a scan finds some.
 DualBound ascend(const Relaxation& relaxation, std::optional<base::Bytes> budget,
-                 const Limits& limits, Weighing weighing, int evaluations, double enough);
+                 const Limits& limits, Weighing weighing, int evaluations, double enough,
+                 const Prices* from = nullptr);
 
 }  // namespace dc::bound

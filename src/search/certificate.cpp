@@ -23,7 +23,7 @@ Result<passes::Chain> stage(std::string_view prefix, std::string_view fuse, cons
 Result<bound::LowerBound> bound_of(std::string_view prefix, std::string_view fuse,
                                    ScheduledSteps& steps, const ir::Step& imported,
                                    const cost::CostModel& cost, const bound::Allowed& allowed,
-                                   base::Nanos sufficient) {
+                                   base::Nanos sufficient, const bound::LowerBound* alike) {
   std::vector<SharedStep> stages;
   for (const char* zero : {"3", "2", "0"}) {
     if (imported.mesh.world() == 1 && !stages.empty()) break;  // all the same
@@ -33,14 +33,15 @@ Result<bound::LowerBound> bound_of(std::string_view prefix, std::string_view fus
   }
   std::vector<const ir::Step*> others;
   for (size_t i = 1; i < stages.size(); ++i) others.push_back(stages[i].get());
-  return bound::lower_bound(*stages[0], others, cost, allowed, sufficient);
+  return bound::lower_bound(*stages[0], others, cost, allowed, sufficient, alike);
 }
 
 }  // namespace
 
 Result<bound::LowerBound> certificate(ScheduledSteps& steps, const ir::Step& imported,
                                       const passes::Options& options, const cost::CostModel& cost,
-                                      size_t fusion, base::Nanos sufficient) {
+                                      size_t fusion, base::Nanos sufficient,
+                                      const bound::LowerBound* alike) {
   const std::string_view fuse = kFusions[fusion];
   bound::Allowed allowed;
   allowed.budget = options.memory();
@@ -48,10 +49,10 @@ Result<bound::LowerBound> certificate(ScheduledSteps& steps, const ir::Step& imp
   allowed.recompute = options.recompute != passes::Recompute::Off;
   allowed.one_queue = false;  // separate-reductions
   DC_ASSIGN_OR_RETURN(bound::LowerBound least,
-                      bound_of("", fuse, steps, imported, cost, allowed, sufficient));
+                      bound_of("", fuse, steps, imported, cost, allowed, sufficient, alike));
   if (has_hosts(imported, options)) {
-    DC_ASSIGN_OR_RETURN(bound::LowerBound by_host,
-                        bound_of(kByHost, fuse, steps, imported, cost, allowed, sufficient));
+    DC_ASSIGN_OR_RETURN(bound::LowerBound by_host, bound_of(kByHost, fuse, steps, imported, cost,
+                                                            allowed, sufficient, &least));
     if (by_host.time < least.time) return by_host;
   }
   return least;
@@ -62,10 +63,13 @@ base::Status Certificates::find(const std::vector<size_t>& fusions, ScheduledSte
                                 const cost::CostModel& cost) {
   std::map<size_t, bound::LowerBound> found;
   base::Nanos least{INT64_MAX};
+  const bound::LowerBound* before = nullptr;
   for (const size_t fusion : fusions) {
-    DC_ASSIGN_OR_RETURN(found[fusion], certificate(steps, imported, options, cost, fusion, least));
+    bound::LowerBound& one = found[fusion];
+    DC_ASSIGN_OR_RETURN(one, certificate(steps, imported, options, cost, fusion, least, before));
+    before = &one;
     // A time that means there is no plan is none to stop at.
-    if (!found[fusion].is_out_of_reach) least = std::min(least, found[fusion].time);
+    if (!one.is_out_of_reach) least = std::min(least, one.time);
   }
   found_ = std::move(found);
   return {};

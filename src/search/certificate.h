@@ -12,11 +12,12 @@ namespace dc::search {
 // Of every plan that chains can make of the steps' model with these options, which are the steps'
 // own but for the budgets; they say in which order gradients are summed. `fusion`: how those chains
 // fuse operators (kFusions). Where ranks share hosts, of sharding over all ranks and inside hosts.
-// `sufficient`: one of so much need not be raised.
+// `sufficient`: one of so much need not be raised. `alike`: of another fusion.
 base::Result<bound::LowerBound> certificate(ScheduledSteps& steps, const ir::Step& imported,
                                             const passes::Options& options,
                                             const cost::CostModel& cost, size_t fusion,
-                                            base::Nanos sufficient = {INT64_MAX});
+                                            base::Nanos sufficient = {INT64_MAX},
+                                            const bound::LowerBound* alike = nullptr);
 
 // Those of a search, by the ways of fusing that it may choose.
 class Certificates {
