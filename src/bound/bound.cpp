@@ -9,7 +9,7 @@ namespace dc::bound {
 namespace {
 
 // At most so many, of small relaxations; of larger ones less, as each takes longer.
-constexpr int64_t kMostEvaluations = 6000, kLeastEvaluations = 1400;
+constexpr int64_t kMostEvaluations = 4000, kLeastEvaluations = 1400;
 constexpr int64_t kEvaluatedChoices = 5'000'000;  // of all
 // Above this many times the bound without a budget the budget is out of reach: more says nothing.
 constexpr double kOutOfReach = 1000;
