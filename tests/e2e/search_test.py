@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 import shutil
 import unittest
 
@@ -168,6 +169,17 @@ class Auto(unittest.TestCase):
         failed = dcc("compile", archive, "--world", "2", "--memory", "100KiB", *LITTLE, "--no-cache", "-o", running.fresh(), check=False)
         self.assertEqual(failed.returncode, 80)
         self.assertIn("layout-arenas", failed.stderr)
+
+    def test_the_smallest_plan_that_is_named_has_kernels_that_keep_least(self):
+        options = (running.archive("tiny-gpt2"), "--world", "2", "--memory", "1KiB", "--no-cache", "-o", running.fresh())
+        keeping_least = "normalize-graph,fuse-loss,fuse-output-layer,fuse-products,fuse-elementwise=9,shard-parameters=3,insert-collectives,add-update,schedule,recompute,gather-by-block,layout-arenas"
+
+        def smallest(*more):
+            failed = dcc("compile", *options, *more, check=False)
+            self.assertEqual(failed.returncode, 80)
+            return int(re.search(r"needs (\d+) bytes", failed.stderr)[1])
+
+        self.assertLessEqual(smallest(), smallest("--passes", keeping_least))
 
     def test_equal_bytes_and_effort_counts(self):
         archive = running.archive("tiny-llama")
