@@ -15,12 +15,12 @@ namespace {
 
 constexpr int32_t kBlock = 32;  // moments
 
-// An edge: where an item begins or ends, in units of the alignment, above which item it is: so they
-// are sorted as plain numbers.
+// An edge: the offset of a place, in units of the alignment, above which place it is: so they are
+// sorted as plain numbers.
 constexpr int kIndexBits = 26;
 constexpr uint64_t kIndexMask = (uint64_t{1} << kIndexBits) - 1;
-uint64_t edge(int64_t offset, uint32_t item) {
-  return static_cast<uint64_t>(offset / base::kAlignment) << kIndexBits | item;
+uint64_t edge(int64_t offset, uint32_t place) {
+  return static_cast<uint64_t>(offset / base::kAlignment) << kIndexBits | place;
 }
 int64_t offset_of(uint64_t edge) {
   return static_cast<int64_t>(edge >> kIndexBits) * base::kAlignment;
@@ -76,12 +76,17 @@ Ejections::Ejections(const Problem& problem)
 }
 
 bool Ejections::bring_below(int64_t limit, int64_t patience, std::vector<int64_t>& offsets) {
+  places_.clear();
+  begin_weight_.clear();
+  end_weight_.clear();
   std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> out;
   for (uint32_t k = 0; k < items_.size(); ++k) {
     Item& item = items_[k];
-    item.offset = offsets[by_begin_[k]];
     item.weight = item.least_weight;
-    if (item.offset + item.bytes <= limit) continue;
+    if (const int64_t offset = offsets[by_begin_[k]]; offset + item.bytes <= limit) {
+      put(item, offset);
+      continue;
+    }
     item.offset = kOut;
     out.push(k);
   }
@@ -100,7 +105,7 @@ bool Ejections::bring_below(int64_t limit, int64_t patience, std::vector<int64_t
       other.weight += other.least_weight;
       out.push(k);
     }
-    item.offset = offset;
+    put(item, offset);
     item.weight += item.least_weight;
     if (out.size() >= fewest) continue;
     fewest = out.size();
@@ -108,6 +113,22 @@ bool Ejections::bring_below(int64_t limit, int64_t patience, std::vector<int64_t
   }
   for (size_t k = 0; k < items_.size(); ++k) offsets[by_begin_[k]] = items_[k].offset;
   return true;
+}
+
+void Ejections::put(Item& item, int64_t offset) {
+  item.offset = offset;
+  item.from = place_at(offset);
+  item.to = place_at(offset + item.bytes);
+}
+
+uint32_t Ejections::place_at(int64_t offset) {
+  const auto place = static_cast<uint32_t>(places_.size());
+  const auto [found, is_new] = places_.try_emplace(offset, place);
+  if (is_new) {
+    begin_weight_.push_back(0);
+    end_weight_.push_back(0);
+  }
+  return found->second;
 }
 
 // What has a place.
@@ -130,23 +151,31 @@ void Ejections::find_alive_with(const Item& item) {
 int64_t Ejections::least_displacing(int64_t bytes, int64_t limit) {
   begins_.clear();
   ends_.clear();
+  const auto add = [](uint32_t place, int64_t offset, int64_t weight, std::vector<int64_t>& weights,
+                      std::vector<uint64_t>& edges) {
+    if (weights[place] == 0) edges.push_back(edge(offset, place));
+    weights[place] += weight;
+  };
   for (const uint32_t k : alive_) {
-    begins_.push_back(edge(items_[k].offset, k));
-    ends_.push_back(edge(items_[k].offset + items_[k].bytes, k));
+    const Item& item = items_[k];
+    add(item.from, item.offset, item.weight, begin_weight_, begins_);
+    add(item.to, item.offset + item.bytes, item.weight, end_weight_, ends_);
   }
   const auto bits =
       static_cast<int>(std::bit_width(static_cast<uint64_t>(limit / base::kAlignment)));
   sort_by_offset(begins_, spare_, bits);
   sort_by_offset(ends_, spare_, bits);
-  const auto weight_of = [&](uint64_t edge) { return items_[edge & kIndexMask].weight; };
+  const auto weight_of = [](uint64_t edge, const std::vector<int64_t>& weights) {
+    return weights[edge & kIndexMask];
+  };
   const int64_t highest = limit - bytes;
   int64_t least = INT64_MAX, best = 0, in_the_way = 0;
   size_t begun = 0, ended = 0;
   const auto look_at = [&](int64_t offset) {
     for (; begun < begins_.size() && offset_of(begins_[begun]) < offset + bytes; ++begun)
-      in_the_way += weight_of(begins_[begun]);
+      in_the_way += weight_of(begins_[begun], begin_weight_);
     for (; ended < ends_.size() && offset_of(ends_[ended]) <= offset; ++ended)
-      in_the_way -= weight_of(ends_[ended]);
+      in_the_way -= weight_of(ends_[ended], end_weight_);
     if (in_the_way >= least) return;
     least = in_the_way;
     best = offset;
@@ -163,6 +192,8 @@ int64_t Ejections::least_displacing(int64_t bytes, int64_t limit) {
     while (above < ends_.size() && offset_of(ends_[above]) <= next) ++above;
     while (below < begins_.size() && offset_of(begins_[below]) - bytes <= next) ++below;
   }
+  for (const uint64_t edge : begins_) begin_weight_[edge & kIndexMask] = 0;
+  for (const uint64_t edge : ends_) end_weight_[edge & kIndexMask] = 0;
   return best;
 }
 

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "src/layout/problem.h"
@@ -35,9 +36,12 @@ class Ejections {
     int64_t offset, bytes;
     int32_t begin, end;            // moments
     int64_t least_weight, weight;  // to be displaced
+    uint32_t from = 0, to = 0;     // the places where it begins and ends, if it is placed
   };
   static constexpr int64_t kOut = -1;  // an offset: of what waits to be placed
 
+  void put(Item& item, int64_t offset);
+  uint32_t place_at(int64_t offset);
   void find_alive_with(const Item& item);
   int64_t least_displacing(int64_t bytes, int64_t limit);
 
@@ -46,7 +50,10 @@ class Ejections {
   std::vector<uint32_t> begun_;                  // by moment: how many begin before it
   std::vector<std::vector<uint32_t>> going_on_;  // by block of moments: items that began before it
   std::vector<uint32_t> alive_;                  // items, with the one that is looked at
-  std::vector<uint64_t> begins_, ends_, spare_;  // of these: edge() in ejections.cpp
+  // Many items begin or end at the same offset, a place: there their weights are one.
+  std::unordered_map<int64_t, uint32_t> places_;    // by offset
+  std::vector<int64_t> begin_weight_, end_weight_;  // by place: of what is alive; 0 between looks
+  std::vector<uint64_t> begins_, ends_, spare_;     // places of these: edge() in ejections.cpp
   int64_t looked_ = 0;
 };
 
