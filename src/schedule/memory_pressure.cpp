@@ -9,6 +9,20 @@ namespace {
 constexpr size_t kBits = 64;  // of a word of OneProgram::over
 constexpr int64_t kGivenUp = int64_t{1} << 60;
 
+// The first bit from `from` on that is set, and the last up to `from`; -1: none.
+int64_t first_set(const std::vector<uint64_t>& words, size_t from) {
+  size_t word = from / kBits;
+  uint64_t bits = words[word] & ~uint64_t{0} << from % kBits;
+  while (bits == 0 && ++word < words.size()) bits = words[word];
+  return bits == 0 ? -1 : static_cast<int64_t>(word * kBits) + std::countr_zero(bits);
+}
+int64_t last_set(const std::vector<uint64_t>& words, size_t from) {
+  size_t word = from / kBits;
+  uint64_t bits = words[word] & ~uint64_t{0} >> (kBits - 1 - from % kBits);
+  while (bits == 0 && word-- > 0) bits = words[word];
+  return bits == 0 ? -1 : static_cast<int64_t>((word + 1) * kBits) - 1 - std::countl_zero(bits);
+}
+
 }  // namespace
 
 MemoryPressure::MemoryPressure(const ir::Step& step, const cost::CostModel& cost,
@@ -21,6 +35,8 @@ MemoryPressure::MemoryPressure(const ir::Step& step, const cost::CostModel& cost
     const size_t count = one.bytes.size();
     one.discount.resize(count);
     one.over.resize(count / kBits + 1);
+    one.any.resize(one.over.size() / kBits + 1);
+    one.most.resize(one.over.size());
   }
 }
 
@@ -40,35 +56,63 @@ base::Bytes MemoryPressure::most_bytes() const {
 
 std::optional<MemoryPressure::Spot> MemoryPressure::survey() {
   above_.clear();
-  std::optional<Spot> found;
   const int64_t limit = this->limit();
+  const bool is_all_new = surveyed_ != limit;
+  surveyed_ = limit;
   int64_t most = limit;
+  Spot found{-1, 0};
   for (size_t p = 0; p < programs_.size(); ++p) {
     OneProgram& one = programs_[p];
-    const size_t count = one.bytes.size();
-    for (size_t word = 0; word < one.over.size(); ++word) {
-      const size_t begin = word * kBits, end = std::min(count, begin + kBits);
-      uint64_t over = 0;
-      int64_t counted = INT64_MIN;
-      for (size_t i = begin; i < end; ++i) {
-        over |= static_cast<uint64_t>(one.bytes[i] > limit) << (i - begin);
-        counted = std::max(counted, one.bytes[i] - one.discount[i]);
-      }
-      one.over[word] = over;
-      if (counted <= most) continue;
-      most = counted;
-      size_t i = begin;
-      while (one.bytes[i] - one.discount[i] != counted) ++i;
-      found = {static_cast<int>(p), static_cast<int32_t>(i)};
+    if (is_all_new) {
+      look_again(one, limit, 0, one.over.size());
+    } else {
+      look_again(one, limit, one.changed_begin, one.changed_end);
+    }
+    one.changed_begin = one.changed_end = 0;
+    for (size_t word = 0; word < one.most.size(); ++word) {
+      if (one.most[word] <= most) continue;
+      most = one.most[word];
+      found = {static_cast<int>(p), static_cast<int32_t>(word * kBits)};
     }
   }
-  return found;
+  if (found.program < 0) return std::nullopt;
+  const OneProgram& one = programs_[static_cast<size_t>(found.program)];
+  auto i = static_cast<size_t>(found.position);
+  while (one.bytes[i] - one.discount[i] != most) ++i;
+  return Spot{found.program, static_cast<int32_t>(i)};
+}
+
+// At the positions of words.
+void MemoryPressure::look_again(OneProgram& one, int64_t limit, size_t begin, size_t end) {
+  for (size_t word = begin; word < end; ++word) {
+    const size_t first = word * kBits, last = std::min(one.bytes.size(), first + kBits);
+    uint64_t over = 0;
+    int64_t most = INT64_MIN;
+    for (size_t i = first; i < last; ++i) {
+      over |= static_cast<uint64_t>(one.bytes[i] > limit) << (i - first);
+      most = std::max(most, one.bytes[i] - one.discount[i]);
+    }
+    one.over[word] = over;
+    const uint64_t bit = uint64_t{1} << word % kBits;
+    uint64_t& any = one.any[word / kBits];
+    any = over != 0 ? any | bit : any & ~bit;
+    one.most[word] = most;
+  }
+}
+
+void MemoryPressure::note_change(OneProgram& one, int32_t first, int32_t last) {
+  const size_t begin = static_cast<size_t>(first) / kBits,
+               end = static_cast<size_t>(last) / kBits + 1;
+  const bool is_first = one.changed_begin == one.changed_end;
+  one.changed_begin = is_first ? begin : std::min(one.changed_begin, begin);
+  one.changed_end = is_first ? end : std::max(one.changed_end, end);
 }
 
 std::optional<MemoryPressure::Spot> MemoryPressure::give_up(Spot spot) {
   if (above_.empty()) find_above();
-  programs_[static_cast<size_t>(spot.program)].discount[static_cast<size_t>(spot.position)] =
-      kGivenUp;
+  OneProgram& one = programs_[static_cast<size_t>(spot.program)];
+  one.discount[static_cast<size_t>(spot.position)] = kGivenUp;
+  note_change(one, spot.position, spot.position);
   has_given_up_ = true;
   std::pop_heap(above_.begin(), above_.end());
   above_.pop_back();
@@ -89,25 +133,31 @@ void MemoryPressure::find_above() {
 
 int32_t MemoryPressure::first_over(int program, int32_t from, int32_t to) const {
   if (from >= to) return to;
-  const std::vector<uint64_t>& over = programs_[static_cast<size_t>(program)].over;
+  const OneProgram& one = programs_[static_cast<size_t>(program)];
   const auto first = static_cast<size_t>(from);
   size_t word = first / kBits;
-  uint64_t bits = over[word] & ~uint64_t{0} << first % kBits;
-  const size_t last = static_cast<size_t>(to - 1) / kBits;
-  while (bits == 0 && word < last) bits = over[++word];
-  if (bits == 0) return to;
+  uint64_t bits = one.over[word] & ~uint64_t{0} << first % kBits;
+  if (bits == 0) {
+    const int64_t next = first_set(one.any, word + 1);
+    if (next < 0) return to;
+    word = static_cast<size_t>(next);
+    bits = one.over[word];
+  }
   return std::min(to, static_cast<int32_t>(word * kBits) + std::countr_zero(bits));
 }
 
 int32_t MemoryPressure::after_last_over(int program, int32_t from, int32_t to) const {
   if (from >= to) return from;
-  const std::vector<uint64_t>& over = programs_[static_cast<size_t>(program)].over;
+  const OneProgram& one = programs_[static_cast<size_t>(program)];
   const auto last = static_cast<size_t>(to - 1);
   size_t word = last / kBits;
-  uint64_t bits = over[word] & ~uint64_t{0} >> (kBits - 1 - last % kBits);
-  const size_t first = static_cast<size_t>(from) / kBits;
-  while (bits == 0 && word > first) bits = over[--word];
-  if (bits == 0) return from;
+  uint64_t bits = one.over[word] & ~uint64_t{0} >> (kBits - 1 - last % kBits);
+  if (bits == 0) {
+    const int64_t before = word > 0 ? last_set(one.any, word - 1) : -1;
+    if (before < 0) return from;
+    word = static_cast<size_t>(before);
+    bits = one.over[word];
+  }
   return std::max(from, static_cast<int32_t>((word + 1) * kBits) - std::countl_zero(bits));
 }
 
@@ -122,8 +172,10 @@ int64_t MemoryPressure::least_room(int program, int32_t first, int32_t last) con
 }
 
 void MemoryPressure::add(int program, int32_t first, int32_t last, int64_t bytes) {
-  std::vector<int64_t>& curve = programs_[static_cast<size_t>(program)].bytes;
-  for (int32_t i = first; i <= last; ++i) curve[static_cast<size_t>(i)] += bytes;
+  if (first > last) return;
+  OneProgram& one = programs_[static_cast<size_t>(program)];
+  for (int32_t i = first; i <= last; ++i) one.bytes[static_cast<size_t>(i)] += bytes;
+  note_change(one, first, last);
 }
 
 }  // namespace dc::schedule

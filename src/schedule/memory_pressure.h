@@ -23,8 +23,8 @@ class MemoryPressure {
     int program = 0;
     int32_t position = 0;
   };
-  // Looks at all positions anew: the first of those that are furthest above the budget, without the
-  // ones given up.
+  // Looks anew, where anything has changed: the first of those that are furthest above the budget,
+  // without the ones given up.
   std::optional<Spot> survey();
   // Of the last survey, with nothing added since: that spot no longer counts. Returns what a survey
   // would find now, in O(log positions).
@@ -65,6 +65,9 @@ class MemoryPressure {
     // By position: more than any number of bytes where it is given up, else 0.
     std::vector<int64_t> discount;
     std::vector<uint64_t> over;  // by position, a bit each: above the budget at the last survey
+    std::vector<uint64_t> any;   // by word of `over`, a bit each: not 0
+    std::vector<int64_t> most;   // by word of `over`: bytes without discount, at the last survey
+    size_t changed_begin = 0, changed_end = 0;  // the words that changed since
   };
   // A position above the limit that has not been given up, by bytes, then program and position.
   struct Above {
@@ -77,10 +80,13 @@ class MemoryPressure {
     }
   };
   void find_above();
+  static void look_again(OneProgram& one, int64_t limit, size_t begin, size_t end);
+  static void note_change(OneProgram& one, int32_t first, int32_t last);
   int64_t limit() const { return live_limit(budget_ - state_); }
 
   int64_t budget_, state_;
   std::vector<OneProgram> programs_;
+  std::optional<int64_t> surveyed_;  // the limit then
   bool has_given_up_ = false;
   // A heap, made by the first give_up() after a survey; empty before. The largest is the spot that
   // was returned last.
