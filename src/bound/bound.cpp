@@ -8,11 +8,12 @@
 namespace dc::bound {
 namespace {
 
-// At most so many, of small relaxations; of larger ones less, as each takes longer.
-constexpr int64_t kMostEvaluations = 4000, kLeastEvaluations = 1400;
-constexpr int64_t kEvaluatedChoices = 5'000'000;  // of all
+// Steps at most, of small relaxations; of larger ones less, as each takes longer.
+constexpr int64_t kMostSteps = 3600, kLeastSteps = 1200;
+constexpr int64_t kChoicesOfSteps = 5'000'000;  // of all steps together
 // Above this many times the bound without a budget the budget is out of reach: more says nothing.
 constexpr double kOutOfReach = 1000;
+// Of what is sufficient: the rest would take most of the steps.
 constexpr double kNearlySufficient = 0.9998;
 
 std::vector<ProgramView> views_of(const ir::Step& step, const cost::CostModel& cost) {
@@ -55,7 +56,7 @@ std::vector<size_t> ends_of(const Instants& instants, size_t programs) {
   return ends;
 }
 
-// At about the same places of each program.
+// Each price at the instant that is as far through its program.
 Prices prices_of(const LowerBound& alike, const Relaxation& relaxation, size_t programs) {
   Prices prices{alike.weights, std::vector<double>(relaxation.instants.size())};
   const std::vector<size_t> ends = ends_of(relaxation.instants, programs),
@@ -102,14 +103,15 @@ LowerBound lower_bound(const ir::Step& gathered, std::span<const ir::Step* const
     add_activations(memory, cost, least, allowed, relaxation);
   add_placements(memories, other_programs, cost, least, allowed, relaxation);
   const Limits limits = limits_of(gathered, least, allowed);
-  const DualBound free = ascend(relaxation, std::nullopt, limits, Weighing::Streams, 1, 0);
+  const DualBound free = ascend(relaxation, std::nullopt, limits, Weighing::Streams, 0, 0);
   const double enough = std::max(1.0, free.ns) * kOutOfReach;
   const double last = std::min(enough, static_cast<double>(sufficient.v) * kNearlySufficient);
   std::optional<Prices> from;
-  if (alike != nullptr && alike->time.v > 0) from = prices_of(*alike, relaxation, programs.size());
-  const auto evaluations = static_cast<int>(
-      std::clamp<int64_t>(kEvaluatedChoices / (1 + static_cast<int64_t>(relaxation.choices.size())),
-                          kLeastEvaluations, kMostEvaluations));
+  if (alike != nullptr && !alike->instants.empty() && !alike->is_out_of_reach)
+    from = prices_of(*alike, relaxation, programs.size());
+  const auto steps = static_cast<int>(
+      std::clamp<int64_t>(kChoicesOfSteps / (1 + static_cast<int64_t>(relaxation.choices.size())),
+                          kLeastSteps, kMostSteps));
   DualBound best;
   LowerBound result;
   for (const Weighing weighing : {Weighing::Streams, Weighing::LinksInContention}) {
@@ -117,9 +119,9 @@ LowerBound lower_bound(const ir::Step& gathered, std::span<const ir::Step* const
     if (weighing == Weighing::LinksInContention && !(limits.contention() && limits.one_queue))
       continue;
     if (best.ns >= last) break;
-    DualBound found = ascend(relaxation, allowed.budget, limits, weighing, evaluations, last,
-                             from ? &*from : nullptr);
-    result.evaluations += found.steps;
+    DualBound found =
+        ascend(relaxation, allowed.budget, limits, weighing, steps, last, from ? &*from : nullptr);
+    result.evaluations += found.evaluations;
     if (found.ns > best.ns) best = std::move(found);
   }
   // Sums of doubles are right to a ten-millionth by far. One evaluation may be far above enough,

@@ -43,8 +43,8 @@ struct LowerBound {
 // `gathered`: the step after `schedule` with every parameter in shards (ZeRO 3), nothing kept, made
 // again or offloaded. `others`: the same step with other placements (ZeRO 2 and ZeRO 0). All with
 // the same mesh, accumulation and order of reductions: the bound is for these. Deterministic.
-// `sufficient`: a bound of so much need not be raised. `alike`: of the same model with other
-// kernels, whose prices are a good beginning.
+// `sufficient`: a bound that is at most 0.02 % below need not be raised. `alike`: of the same model
+// with other kernels or other groups, whose prices are a good beginning.
 LowerBound lower_bound(const ir::Step& gathered, std::span<const ir::Step* const> others,
                        const cost::CostModel& cost, const Allowed& allowed,
                        base::Nanos sufficient = {INT64_MAX}, const LowerBound* alike = nullptr);

@@ -257,23 +257,20 @@ class Ascent {
         weighing_(weighing),
         evaluation_(relaxation) {}
 
-  DualBound run(int evaluations, double enough, const Prices* from) {
-    evaluations_ = evaluations;
+  // `steps`: of all rounds together.
+  DualBound run(int steps, double enough, const Prices* from) {
+    left_ = steps;
     enough_ = enough;
     if (from != nullptr) {
-      now_ = *from;
-      look();
-      run_rounds();
+      run_from(*from);
+      if (best_.ns >= enough || left_ <= 0) return best_;
     }
-    if (from != nullptr && best_.ns >= enough) return best_;
-    // Steps from other prices may come further.
-    const DualBound before = std::exchange(best_, {-HUGE_VAL, {}, best_.steps});
+    // Where those steps came no further, others may: from the best of a scan.
+    const DualBound of_others = std::exchange(best_, {-HUGE_VAL, {}, best_.evaluations});
     scan();
     run_rounds();
-    const int steps = best_.steps;
-    if (before.ns > best_.ns) best_ = before;
-    best_.steps = steps;
-    return best_;
+    if (best_.ns >= of_others.ns) return best_;
+    return {of_others.ns, of_others.prices, best_.evaluations};
   }
 
  private:
@@ -282,17 +279,26 @@ class Ascent {
   static constexpr double kLittle = 2e-4;  // of the bound
   static constexpr int kShares = 8, kSections = 14;
 
-  // Rounds of steps from the best prices so far; the last one gains little.
+  void run_from(const Prices& prices) {
+    now_ = prices;
+    for (size_t r = 0; r < kResources; ++r) {
+      if (!may_weigh(static_cast<Resource>(r), limits_, weighing_)) now_.weights.ns[r] = 0;
+    }
+    if (look()) run_rounds();
+  }
+
+  // Each from the best prices so far, and twice as long as the one before; the last gains little.
   void run_rounds() {
-    for (int steps = kRound; best_.steps < evaluations_ && best_.ns < enough_; steps *= 2) {
+    for (int steps = kRound; left_ > 0 && best_.ns < enough_; steps *= 2) {
       const double before = best_.ns;
-      run_round(std::min(steps, evaluations_ - best_.steps));
+      run_round(std::min(steps, left_));
       if (best_.ns - before < before * kLittle) return;
     }
   }
 
   // Steps whose lengths fall.
   void run_round(int steps) {
+    left_ -= steps;
     now_ = best_.prices;
     slopes_.clear();
     look();
@@ -386,17 +392,20 @@ class Ascent {
     }
   }
 
-  // Evaluates here, after scaling to weights that keep the limits.
-  void look() {
+  // Evaluates here, after scaling to weights that keep the limits. False where all are 0: that
+  // bounds nothing.
+  bool look() {
     const double size = norm(now_.weights, limits_, weighing_).value;
-    if (size <= 0) return;
+    if (size <= 0) return false;
     for (double& weight : now_.weights.ns) weight /= size;
     for (double& price : now_.of_byte) price /= size;
     value_ = evaluation_.run(now_) - budget_part(now_, budget_);
-    ++best_.steps;
-    if (value_ <= best_.ns) return;
-    best_.ns = value_;
-    best_.prices = now_;
+    ++best_.evaluations;
+    if (value_ > best_.ns) {
+      best_.ns = value_;
+      best_.prices = now_;
+    }
+    return true;
   }
 
   // One step up, of a length that falls for each variable with what it has moved (J. Duchi, E.
@@ -420,6 +429,8 @@ class Ascent {
       const auto budget = static_cast<double>(budget_->v);
       move(kResources + i, (evaluation_.live()[i] - budget) / budget, now_.of_byte[i], unit);
     }
+    if (look()) return;
+    now_ = best_.prices;
     look();
   }
 
@@ -428,7 +439,7 @@ class Ascent {
   const Limits& limits_;
   Weighing weighing_;
   Evaluation evaluation_;
-  int evaluations_ = 0;  // at most
+  int left_ = 0;  // steps
   double enough_ = 0;
   Prices now_;
   double value_ = 0;
@@ -439,9 +450,9 @@ class Ascent {
 }  // namespace
 
 DualBound ascend(const Relaxation& relaxation, std::optional<base::Bytes> budget,
-                 const Limits& limits, Weighing weighing, int evaluations, double enough,
+                 const Limits& limits, Weighing weighing, int steps, double enough,
                  const Prices* from) {
-  return Ascent(relaxation, budget, limits, weighing).run(evaluations, enough, from);
+  return Ascent(relaxation, budget, limits, weighing).run(steps, enough, from);
 }
 
 }  // namespace dc::bound

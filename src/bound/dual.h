@@ -20,13 +20,14 @@ struct Prices {
 struct DualBound {
   double ns = 0;
   Prices prices;
-  int steps = 0;  // evaluations
+  int evaluations = 0;
 };
 
-// The best bound found in so many evaluations. Ends early above `enough`, and where more find
-// little. `from`: prices to begin with; without, a scan finds some.
+// The best bound found by a scan and so many steps; with none by the scan alone. Steps end early
+// above `enough`, and where more find little. `from`: prices to begin with; the scan follows only
+// where steps from these find little and are not enough.
 DualBound ascend(const Relaxation& relaxation, std::optional<base::Bytes> budget,
-                 const Limits& limits, Weighing weighing, int evaluations, double enough,
+                 const Limits& limits, Weighing weighing, int steps, double enough,
                  const Prices* from = nullptr);
 
 }  // namespace dc::bound

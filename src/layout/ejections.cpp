@@ -15,12 +15,12 @@ namespace {
 
 constexpr int32_t kBlock = 32;  // moments
 
-// An edge: the offset of a place, in units of the alignment, above which place it is: so they are
-// sorted as plain numbers.
+// The offset of an edge, in units of the alignment, above its number: so edges are sorted as plain
+// numbers.
 constexpr int kIndexBits = 26;
 constexpr uint64_t kIndexMask = (uint64_t{1} << kIndexBits) - 1;
-uint64_t edge(int64_t offset, uint32_t place) {
-  return static_cast<uint64_t>(offset / base::kAlignment) << kIndexBits | place;
+uint64_t sortable(int64_t offset, uint32_t edge) {
+  return static_cast<uint64_t>(offset / base::kAlignment) << kIndexBits | edge;
 }
 int64_t offset_of(uint64_t edge) {
   return static_cast<int64_t>(edge >> kIndexBits) * base::kAlignment;
@@ -76,7 +76,7 @@ Ejections::Ejections(const Problem& problem)
 }
 
 bool Ejections::bring_below(int64_t limit, int64_t patience, std::vector<int64_t>& offsets) {
-  places_.clear();
+  edges_.clear();
   begin_weight_.clear();
   end_weight_.clear();
   std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> out;
@@ -93,7 +93,7 @@ bool Ejections::bring_below(int64_t limit, int64_t patience, std::vector<int64_t
   size_t fewest = out.size();
   int64_t since = looked_;
   while (!out.empty()) {
-    if (looked_ - since > patience) return false;
+    if (looked_ - since > patience || edges_.size() + 2 > kIndexMask) return false;
     Item& item = items_[out.top()];
     out.pop();
     find_alive_with(item);
@@ -117,13 +117,13 @@ bool Ejections::bring_below(int64_t limit, int64_t patience, std::vector<int64_t
 
 void Ejections::put(Item& item, int64_t offset) {
   item.offset = offset;
-  item.from = place_at(offset);
-  item.to = place_at(offset + item.bytes);
+  item.from = edge_at(offset);
+  item.to = edge_at(offset + item.bytes);
 }
 
-uint32_t Ejections::place_at(int64_t offset) {
-  const auto place = static_cast<uint32_t>(places_.size());
-  const auto [found, is_new] = places_.try_emplace(offset, place);
+uint32_t Ejections::edge_at(int64_t offset) {
+  const auto number = static_cast<uint32_t>(edges_.size());
+  const auto [found, is_new] = edges_.try_emplace(offset, number);
   if (is_new) {
     begin_weight_.push_back(0);
     end_weight_.push_back(0);
@@ -151,10 +151,10 @@ void Ejections::find_alive_with(const Item& item) {
 int64_t Ejections::least_displacing(int64_t bytes, int64_t limit) {
   begins_.clear();
   ends_.clear();
-  const auto add = [](uint32_t place, int64_t offset, int64_t weight, std::vector<int64_t>& weights,
+  const auto add = [](uint32_t edge, int64_t offset, int64_t weight, std::vector<int64_t>& weights,
                       std::vector<uint64_t>& edges) {
-    if (weights[place] == 0) edges.push_back(edge(offset, place));
-    weights[place] += weight;
+    if (weights[edge] == 0) edges.push_back(sortable(offset, edge));
+    weights[edge] += weight;
   };
   for (const uint32_t k : alive_) {
     const Item& item = items_[k];

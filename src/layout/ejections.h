@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -36,12 +35,12 @@ class Ejections {
     int64_t offset, bytes;
     int32_t begin, end;            // moments
     int64_t least_weight, weight;  // to be displaced
-    uint32_t from = 0, to = 0;     // the places where it begins and ends, if it is placed
+    uint32_t from = 0, to = 0;     // edges where it begins and ends, if it has an offset
   };
   static constexpr int64_t kOut = -1;  // an offset: of what waits to be placed
 
   void put(Item& item, int64_t offset);
-  uint32_t place_at(int64_t offset);
+  uint32_t edge_at(int64_t offset);
   void find_alive_with(const Item& item);
   int64_t least_displacing(int64_t bytes, int64_t limit);
 
@@ -50,10 +49,11 @@ class Ejections {
   std::vector<uint32_t> begun_;                  // by moment: how many begin before it
   std::vector<std::vector<uint32_t>> going_on_;  // by block of moments: items that began before it
   std::vector<uint32_t> alive_;                  // items, with the one that is looked at
-  // Many items begin or end at the same offset, a place: there their weights are one.
-  std::unordered_map<int64_t, uint32_t> places_;    // by offset
-  std::vector<int64_t> begin_weight_, end_weight_;  // by place: of what is alive; 0 between looks
-  std::vector<uint64_t> begins_, ends_, spare_;     // places of these: edge() in ejections.cpp
+  // An edge: an offset where items begin or end, numbered as they come. Many do at the same one:
+  // there their weights are one.
+  std::unordered_map<int64_t, uint32_t> edges_;     // by offset
+  std::vector<int64_t> begin_weight_, end_weight_;  // by edge; 0 outside of least_displacing()
+  std::vector<uint64_t> begins_, ends_, spare_;     // edges of alive_: sortable() in ejections.cpp
   int64_t looked_ = 0;
 };
 

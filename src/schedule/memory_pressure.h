@@ -61,13 +61,13 @@ class MemoryPressure {
  private:
   struct OneProgram {
     std::shared_ptr<const TimeAxis> axis;
-    std::vector<int64_t> bytes;  // by position: of transients and scratch on the device
+    std::vector<int64_t> bytes;  // by position, now: of transients and scratch on the device
     // By position: more than any number of bytes where it is given up, else 0.
     std::vector<int64_t> discount;
     std::vector<uint64_t> over;  // by position, a bit each: above the budget at the last survey
     std::vector<uint64_t> any;   // by word of `over`, a bit each: not 0
-    std::vector<int64_t> most;   // by word of `over`: bytes without discount, at the last survey
-    size_t changed_begin = 0, changed_end = 0;  // the words that changed since
+    std::vector<int64_t> most;   // by word of `over`: bytes less the discount, at the last survey
+    size_t changed_begin = 0, changed_end = 0;  // words with all changes since, and some without
   };
   // A position above the limit that has not been given up, by bytes, then program and position.
   struct Above {

@@ -67,9 +67,10 @@ base::Status Certificates::find(const std::vector<size_t>& fusions, ScheduledSte
   for (const size_t fusion : fusions) {
     bound::LowerBound& one = found[fusion];
     DC_ASSIGN_OR_RETURN(one, certificate(steps, imported, options, cost, fusion, least, before));
-    before = &one;
     // A time that means there is no plan is none to stop at.
-    if (!one.is_out_of_reach) least = std::min(least, one.time);
+    if (one.is_out_of_reach) continue;
+    least = std::min(least, one.time);
+    before = &one;
   }
   found_ = std::move(found);
   return {};

@@ -12,7 +12,7 @@ namespace dc::search {
 // Of every plan that chains can make of the steps' model with these options, which are the steps'
 // own but for the budgets; they say in which order gradients are summed. `fusion`: how those chains
 // fuse operators (kFusions). Where ranks share hosts, of sharding over all ranks and inside hosts.
-// `sufficient`: one of so much need not be raised. `alike`: of another fusion.
+// `sufficient`, `alike`: as bound::lower_bound() takes them.
 base::Result<bound::LowerBound> certificate(ScheduledSteps& steps, const ir::Step& imported,
                                             const passes::Options& options,
                                             const cost::CostModel& cost, size_t fusion,
@@ -22,8 +22,8 @@ base::Result<bound::LowerBound> certificate(ScheduledSteps& steps, const ir::Ste
 // Those of a search, by the ways of fusing that it may choose.
 class Certificates {
  public:
-  // Finds each of `fusions`; as certificate(). Those that are not the lowest are raised only as far
-  // as the lowest before them. An error ends it.
+  // Finds each of `fusions`; as certificate(). Those that are not the lowest are raised only until
+  // they are near the lowest before them. An error ends it.
   base::Status find(const std::vector<size_t>& fusions, ScheduledSteps& steps,
                     const ir::Step& imported, const passes::Options& options,
                     const cost::CostModel& cost);

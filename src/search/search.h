@@ -16,7 +16,7 @@
 
 namespace dc::search {
 
-// Of default_effort(), up to so many nodes; of larger models in proportion less.
+// The least of default_effort() for models of up to kManyNodes (auto.cpp), and for larger ones.
 inline constexpr int64_t kLeastEffort = 28, kLeastOfAll = 8;
 inline constexpr int64_t kNearEnd = 101;  // per cent of the best's time
 // A search that makes all again, or nothing, ends with its starts where these take more than so
