@@ -9,16 +9,24 @@ namespace {
 constexpr size_t kBits = 64;  // of a word of OneProgram::over
 constexpr int64_t kGivenUp = int64_t{1} << 60;
 
+// The bits of its word from a position on, and up to it.
+uint64_t from_on(const std::vector<uint64_t>& words, size_t position) {
+  return words[position / kBits] & ~uint64_t{0} << position % kBits;
+}
+uint64_t up_to(const std::vector<uint64_t>& words, size_t position) {
+  return words[position / kBits] & ~uint64_t{0} >> (kBits - 1 - position % kBits);
+}
+
 // The first bit from `from` on that is set, and the last up to `from`; -1: none.
 int64_t first_set(const std::vector<uint64_t>& words, size_t from) {
   size_t word = from / kBits;
-  uint64_t bits = words[word] & ~uint64_t{0} << from % kBits;
+  uint64_t bits = from_on(words, from);
   while (bits == 0 && ++word < words.size()) bits = words[word];
   return bits == 0 ? -1 : static_cast<int64_t>(word * kBits) + std::countr_zero(bits);
 }
 int64_t last_set(const std::vector<uint64_t>& words, size_t from) {
   size_t word = from / kBits;
-  uint64_t bits = words[word] & ~uint64_t{0} >> (kBits - 1 - from % kBits);
+  uint64_t bits = up_to(words, from);
   while (bits == 0 && word-- > 0) bits = words[word];
   return bits == 0 ? -1 : static_cast<int64_t>((word + 1) * kBits) - 1 - std::countl_zero(bits);
 }
@@ -60,31 +68,31 @@ std::optional<MemoryPressure::Spot> MemoryPressure::survey() {
   const bool is_all_new = surveyed_ != limit;
   surveyed_ = limit;
   int64_t most = limit;
-  Spot found{-1, 0};
+  std::optional<Spot> found;
   for (size_t p = 0; p < programs_.size(); ++p) {
     OneProgram& one = programs_[p];
     if (is_all_new) {
-      look_again(one, limit, 0, one.over.size());
-    } else {
-      look_again(one, limit, one.changed_begin, one.changed_end);
+      one.changed_begin = 0;
+      one.changed_end = one.over.size();
     }
-    one.changed_begin = one.changed_end = 0;
+    look_again(one, limit);
     for (size_t word = 0; word < one.most.size(); ++word) {
       if (one.most[word] <= most) continue;
       most = one.most[word];
       found = {static_cast<int>(p), static_cast<int32_t>(word * kBits)};
     }
   }
-  if (found.program < 0) return std::nullopt;
-  const OneProgram& one = programs_[static_cast<size_t>(found.program)];
-  auto i = static_cast<size_t>(found.position);
+  if (!found) return found;
+  const OneProgram& one = programs_[static_cast<size_t>(found->program)];
+  auto i = static_cast<size_t>(found->position);
   while (one.bytes[i] - one.discount[i] != most) ++i;
-  return Spot{found.program, static_cast<int32_t>(i)};
+  found->position = static_cast<int32_t>(i);
+  return found;
 }
 
-// At the positions of words.
-void MemoryPressure::look_again(OneProgram& one, int64_t limit, size_t begin, size_t end) {
-  for (size_t word = begin; word < end; ++word) {
+// At the words that changed.
+void MemoryPressure::look_again(OneProgram& one, int64_t limit) {
+  for (size_t word = one.changed_begin; word < one.changed_end; ++word) {
     const size_t first = word * kBits, last = std::min(one.bytes.size(), first + kBits);
     uint64_t over = 0;
     int64_t most = INT64_MIN;
@@ -98,6 +106,7 @@ void MemoryPressure::look_again(OneProgram& one, int64_t limit, size_t begin, si
     any = over != 0 ? any | bit : any & ~bit;
     one.most[word] = most;
   }
+  one.changed_begin = one.changed_end = 0;
 }
 
 void MemoryPressure::note_change(OneProgram& one, int32_t first, int32_t last) {
@@ -136,7 +145,7 @@ int32_t MemoryPressure::first_over(int program, int32_t from, int32_t to) const 
   const OneProgram& one = programs_[static_cast<size_t>(program)];
   const auto first = static_cast<size_t>(from);
   size_t word = first / kBits;
-  uint64_t bits = one.over[word] & ~uint64_t{0} << first % kBits;
+  uint64_t bits = from_on(one.over, first);
   if (bits == 0) {
     const int64_t next = first_set(one.any, word + 1);
     if (next < 0) return to;
@@ -151,7 +160,7 @@ int32_t MemoryPressure::after_last_over(int program, int32_t from, int32_t to) c
   const OneProgram& one = programs_[static_cast<size_t>(program)];
   const auto last = static_cast<size_t>(to - 1);
   size_t word = last / kBits;
-  uint64_t bits = one.over[word] & ~uint64_t{0} >> (kBits - 1 - last % kBits);
+  uint64_t bits = up_to(one.over, last);
   if (bits == 0) {
     const int64_t before = word > 0 ? last_set(one.any, word - 1) : -1;
     if (before < 0) return from;

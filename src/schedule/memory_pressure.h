@@ -80,7 +80,7 @@ class MemoryPressure {
     }
   };
   void find_above();
-  static void look_again(OneProgram& one, int64_t limit, size_t begin, size_t end);
+  static void look_again(OneProgram& one, int64_t limit);
   static void note_change(OneProgram& one, int32_t first, int32_t last);
   int64_t limit() const { return live_limit(budget_ - state_); }
 
