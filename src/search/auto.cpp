@@ -64,7 +64,7 @@ Result<SearchResult> find_in_orders(const ir::Step& imported, const passes::Opti
   DC_RETURN_IF_ERROR(each.begin());
   if (options.reduction_order != ReductionOrder::Any || imported.accumulation == 1) {
     DC_RETURN_IF_ERROR(each.finish());
-    return each.result(true);
+    return each.result();
   }
   decided.reduction_order = ReductionOrder::PerStep;
   Search once(imported, decided, cost, asked, whole, orders[decided.reduction_order]);
@@ -73,7 +73,7 @@ Result<SearchResult> find_in_orders(const ir::Step& imported, const passes::Opti
   const bool once_is_beaten = is_beaten(once.state(), each.state());
   DC_RETURN_IF_ERROR(each_is_beaten ? each.try_earlier() : each.finish());
   DC_RETURN_IF_ERROR(once_is_beaten ? once.try_earlier() : once.finish());
-  Result<SearchResult> of_each = each.result(true), of_once = once.result(true);
+  Result<SearchResult> of_each = each.result(), of_once = once.result();
   if (of_each.ok() && of_once.ok()) return joined(std::move(*of_each), std::move(*of_once));
   // Of one order every chain was left out.
   Result<SearchResult>& found = of_each.ok() ? of_each : of_once;
@@ -105,7 +105,7 @@ Status try_one_way(const ir::Step& imported, passes::Options options, const cost
       options.memory() && score.fits && score.time.v / kNearEnd <= best.time.v / 100;
   if (asked.effort >= whole && is_near && said_to_decide(of_way.chain, way) != best.chain)
     DC_RETURN_IF_ERROR(search.plan_for_more(of_way));
-  DC_ASSIGN_OR_RETURN(SearchResult found, search.result(false));
+  DC_ASSIGN_OR_RETURN(SearchResult found, search.result());
   found.chain = said_to_decide(found.chain, way);
   found.options.recompute = passes::Recompute::Auto;
   // Of the search before; named chains now are others.
@@ -119,7 +119,7 @@ Status try_one_way(const ir::Step& imported, passes::Options options, const cost
 // The better of `best` and what `search` has. Of named chains `best` knows more.
 Status take_better(Search& search, SearchResult& best) {
   if (!search.state().score().fits) return {};
-  DC_ASSIGN_OR_RETURN(SearchResult found, search.result(false));
+  DC_ASSIGN_OR_RETURN(SearchResult found, search.result());
   found.all_named = best.all_named;
   found.earlier = best.earlier;
   best = joined(std::move(best), std::move(found));
@@ -181,7 +181,7 @@ Status try_with_less(const ir::Step& imported, const passes::Options& options,
   best.cut_short = best.cut_short || search.state().trials().cut_short();
   if (!search.state().score().fits) return {};
   DC_RETURN_IF_ERROR(search.finish());
-  DC_ASSIGN_OR_RETURN(const SearchResult found, search.result(false));
+  DC_ASSIGN_OR_RETURN(const SearchResult found, search.result());
   return try_found(imported, options, found, cost, asked, whole, orders, best);
 }
 

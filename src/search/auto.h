@@ -44,8 +44,9 @@ struct SearchOptions {
   // one; other schedules are an eighth to a half of one, by their passes. Under a budget the
   // searches that make all again, and nothing, get half of it more each, if it is above 8.
   int effort = 55;
-  std::function<bool()> out_of_time;    // asked before each simulation; empty: never
-  std::set<std::string> left_out;       // chains that must not be the result
+  std::function<bool()> out_of_time;  // asked before each simulation; empty: never
+  // Chains that must not be the result. If there are any, each best so far is verified.
+  std::set<std::string> left_out;
   std::optional<base::Bytes> budget{};  // for the bound, if the options plan for other bytes
   bool first_fit = false;  // ends at the first chain within the budget: one is found exactly if
                            // the whole search finds one

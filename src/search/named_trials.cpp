@@ -19,8 +19,14 @@ Status NamedTrials::try_as_it_is(const NamedChain& named) {
     tried_all_ = false;
     return {};
   }
-  DC_RETURN_IF_ERROR(state_.trials().try_once(state_.trials().whole(chain)).status());
+  DC_ASSIGN_OR_RETURN(const MaybeScore score,
+                      state_.trials().try_once(state_.trials().whole(chain)));
   tried_.push_back({named.name, chain});
+  // best() asks for this layout; made now, it needs no other schedule.
+  if (names_best_ && score && score->fits && score->time < least_) {
+    const Result<bool> fits = state_.trials().latest_keeps_budget(chain);
+    if (fits.ok() && *fits) least_ = score->time;
+  }
   return {};
 }
 

@@ -1,6 +1,7 @@
 // NamedTrials: the chains that have a name, tried as what the result must be no slower than.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -12,8 +13,8 @@ namespace dc::search {
 
 class NamedTrials {
  public:
-  // The reference must outlive it.
-  explicit NamedTrials(SearchState& state) : state_(state) {}
+  // The reference must outlive it. `names_best`: whether best() will be asked for.
+  NamedTrials(SearchState& state, bool names_best) : state_(state), names_best_(names_best) {}
 
   // Each as it is; then those that only memory keeps from being the best, by passes that plan for
   // less, and the fastest few of them with only the inputs of blocks kept.
@@ -36,6 +37,8 @@ class NamedTrials {
   base::Status try_as_it_is(const NamedChain& named);
 
   SearchState& state_;
+  const bool names_best_;
+  base::Nanos least_{INT64_MAX};  // of those whose addresses keep the budget
   std::vector<Named> tried_;
   bool tried_all_ = true;
 };

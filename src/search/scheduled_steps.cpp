@@ -7,6 +7,7 @@
 #include "src/schedule/reduction_tail.h"
 #include "src/search/moves.h"
 #include "src/search/opening.h"
+#include "src/sim/simulate.h"
 
 namespace dc::search {
 namespace {
@@ -120,6 +121,41 @@ Result<ir::Step> ScheduledSteps::made(const Candidate& candidate) {
   return step;
 }
 
+Result<SharedStep> ScheduledSteps::latest(const Candidate& candidate, const std::string& key) {
+  if (latest_ && latest_key_ == key) return latest_;
+  latest_.reset();  // two large steps take more memory than one
+  DC_ASSIGN_OR_RETURN(ir::Step step, made(candidate));
+  latest_ = std::make_shared<const ir::Step>(std::move(step));
+  latest_key_ = key;
+  return latest_;
+}
+
+Result<ScheduleCosts> ScheduledSteps::costs(const Candidate& candidate) {
+  const std::string key = key_of(candidate);
+  if (const auto found = known_.costs.find(key); found != known_.costs.end()) return found->second;
+  DC_ASSIGN_OR_RETURN(const SharedStep step, latest(candidate, key));
+  const sim::StepRun run = sim::simulate(*step, cost_);
+  const ScheduleCosts costs{run.time, run.communication, live_bytes(*step, cost_),
+                            node_count(*step)};
+  return known_.costs.emplace(key, costs).first->second;
+}
+
+Result<std::optional<base::Bytes>> ScheduledSteps::arena_if_too_large(const Candidate& candidate) {
+  const std::string key = key_of(candidate);
+  const std::pair<std::string, int64_t> within{key, options_.memory() ? options_.memory()->v : -1};
+  if (const auto found = known_.too_large.find(within); found != known_.too_large.end())
+    return found->second;
+  DC_ASSIGN_OR_RETURN(const SharedStep step, latest(candidate, key));
+  DC_ASSIGN_OR_RETURN(const std::optional<base::Bytes> arena,
+                      layout::arena_if_too_large(*step, cost_, options_.budgets, &known_.arenas));
+  return known_.too_large[within] = arena;
+}
+
+base::Status ScheduledSteps::verify(const Candidate& candidate) {
+  DC_ASSIGN_OR_RETURN(const SharedStep step, latest(candidate, key_of(candidate)));
+  return ir::verify(*step, step->stage);
+}
+
 Result<SharedStep> ScheduledSteps::scheduled(const Chain& chain) {
   const Chain stage = stage_of(chain);
   DC_ASSIGN_OR_RETURN(SharedStep step, begun({stage, {}}));
@@ -200,10 +236,6 @@ Result<bool> ScheduledSteps::keeps_budgets_outside(const ir::Step& step) {
   layout::Budgets outside = options_.budgets;
   outside[ir::Space::Device].reset();
   return layout::fits(step, cost_, outside, &known_.arenas);
-}
-
-Result<std::optional<base::Bytes>> ScheduledSteps::arena_if_too_large(const ir::Step& step) {
-  return layout::arena_if_too_large(step, cost_, options_.budgets, &known_.arenas);
 }
 
 std::optional<bool> ScheduledSteps::updates_early_behind(const Chain& chain) {

@@ -46,6 +46,13 @@ struct LiveFloor {
   int64_t least = 0;          // in each, whatever its passes plan for
 };
 
+// What a chain's schedule costs.
+struct ScheduleCosts {
+  base::Nanos time, communication;  // of the simulated step
+  int64_t bytes = 0;                // live on the device at most
+  int64_t nodes = 0;
+};
+
 // What was found out about an imported step. Of one cost model and one set of options, but for what
 // these say of recomputation and of the device's budget: searches that differ in no more share it.
 struct StepStore {
@@ -65,6 +72,9 @@ struct StepStore {
   // By what made the step before them: the fewest exchanges of both that kept nothing.
   std::map<std::string, int64_t> kept_nothing;
   layout::KnownArenas arenas;
+  std::map<std::string, ScheduleCosts> costs;  // by what made the step
+  // By what made the step, and the budget of the device: the arena if it is too large.
+  std::map<std::pair<std::string, int64_t>, std::optional<base::Bytes>> too_large;
 };
 
 class ScheduledSteps {
@@ -80,6 +90,12 @@ class ScheduledSteps {
 
   // The step after all passes of the chain but the layout.
   base::Result<ir::Step> made(const Candidate& candidate);
+
+  // Of the step after all passes of the chain but the layout. Searches that share a store often ask
+  // for the same ones.
+  base::Result<ScheduleCosts> costs(const Candidate& candidate);
+  // Bytes of the device's arena if it, or what is offloaded, exceeds the budgets of the options.
+  base::Result<std::optional<base::Bytes>> arena_if_too_large(const Candidate& candidate);
 
   // The stage that `chain` begins with: the step after the passes before those that change a
   // scheduled one.
@@ -112,10 +128,12 @@ class ScheduledSteps {
   // Whether what is offloaded keeps the budgets of the options.
   base::Result<bool> keeps_budgets_outside(const ir::Step& step);
 
-  // As layout::arena_if_too_large() by the budgets of the options.
-  base::Result<std::optional<base::Bytes>> arena_if_too_large(const ir::Step& step);
+  // Of what made() makes: ir::verify().
+  base::Status verify(const Candidate& candidate);
 
  private:
+  // As made(); the latest is kept, since its layout is asked for behind its costs.
+  base::Result<SharedStep> latest(const Candidate& candidate, const std::string& key);
   std::string key_of(const Candidate& candidate) const;
   base::Result<SharedStep> begun(const Candidate& candidate);
   // `step`: after the passes `chain`.
@@ -138,6 +156,8 @@ class ScheduledSteps {
   const cost::CostModel& cost_;
   std::unique_ptr<StepStore> own_;
   StepStore& known_;
+  std::string latest_key_;
+  SharedStep latest_;
 };
 
 // Bytes of the device that are live at most.

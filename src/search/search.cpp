@@ -27,13 +27,13 @@ bool tries_ways_alone(int whole, const passes::Options& options, const Chain& be
 
 Search::Search(const ir::Step& imported, const passes::Options& options,
                const cost::CostModel& cost, const SearchOptions& asked, int whole, OfOrder& shared,
-               bool says_smallest)
+               bool is_first)
     : state_(imported, options, cost, asked, shared.steps),
-      named_(state_),
+      named_(state_, is_first),
       descent_(state_),
       certificates_(shared.certificates),
       whole_(whole),
-      says_smallest_(says_smallest) {
+      is_first_(is_first) {
   if (asked.effort < whole) trials().set_limit(asked.effort * Trials::kWorkOfOne);
   trials().set_effort(parts() - kept_for_end());
 }
@@ -49,7 +49,7 @@ Status Search::begin() {
   }
   DC_RETURN_IF_ERROR(named_.try_all());
   DC_RETURN_IF_ERROR(try_other_starts(state_));
-  return says_smallest_ ? fit_any() : Status();
+  return is_first_ ? fit_any() : Status();
 }
 
 Status Search::finish() {
@@ -79,7 +79,7 @@ Status Search::try_earlier() {
   return {};
 }
 
-Result<SearchResult> Search::result(bool names_best) {
+Result<SearchResult> Search::result() {
   if (is_refused() || (!state_.score().fits && !trials().cut_short())) {
     if (!smallest_) find_smallest();
     DC_RETURN_IF_ERROR(take_smallest());
@@ -91,7 +91,7 @@ Result<SearchResult> Search::result(bool names_best) {
       trials().cut_short(), smallest_,         trials().refused(),   earlier_,
       certificate(),        named_.tried_all()};
   found.options.budgets[ir::Space::Device] = state_.best().planned;
-  if (names_best) found.named = named_.best();
+  if (is_first_) found.named = named_.best();
   return found;
 }
 
@@ -133,8 +133,8 @@ Result<bool> Search::nothing_can_fit() {
 }
 
 bool Search::is_over() {
-  if (says_smallest_) find_smallest();
-  return !says_smallest_ || is_refused();
+  if (is_first_) find_smallest();
+  return !is_first_ || is_refused();
 }
 
 Status Search::find_bound() {

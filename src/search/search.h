@@ -39,9 +39,10 @@ class Search {
  public:
   // `shared`: certificates are found here unless they are. `whole`: the effort that its parts have
   // shares of. Where less is asked for, it does the same and ends earlier.
-  // `says_smallest`: whether the result is asked for where nothing fits.
+  // `is_first`: whether its result says what the smallest plan is where nothing fits, and which
+  // named chain is the best that does.
   Search(const ir::Step& imported, const passes::Options& options, const cost::CostModel& cost,
-         const SearchOptions& asked, int whole, OfOrder& shared, bool says_smallest = true);
+         const SearchOptions& asked, int whole, OfOrder& shared, bool is_first = true);
 
   // Starts and named chains.
   base::Status begin();
@@ -49,9 +50,8 @@ class Search {
   base::Status finish();
   // The earlier plan's chain alone, where the starts are not worth going on from.
   base::Status try_earlier();
-  // Where nothing keeps the budget: the smallest plan, which comes nearest. `names_best`: whether
-  // it says which named chain is the best that fits, which takes another layout.
-  base::Result<SearchResult> result(bool names_best);
+  // Where nothing keeps the budget: the smallest plan, which comes nearest.
+  base::Result<SearchResult> result();
   // One chain, planned for all of the budget.
   base::Status try_alone(const passes::Chain& chain);
   // Passes leave a part of what the state does not take to the layout (schedule::live_limit()),
@@ -108,7 +108,7 @@ class Search {
   Descent descent_;
   Certificates& certificates_;
   const int whole_;
-  const bool says_smallest_;
+  const bool is_first_;
   std::optional<EarlierResult> earlier_;
   std::optional<SmallestChain> smallest_;  // asked for where nothing fits
 };

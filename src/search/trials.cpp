@@ -2,9 +2,6 @@
 
 #include <algorithm>
 
-#include "src/ir/step.h"
-#include "src/sim/simulate.h"
-
 namespace dc::search {
 
 using base::Nanos;
@@ -53,23 +50,22 @@ Result<MaybeScore> Trials::try_once(const Candidate& candidate) {
   ++simulated_;
   spent_ += work_of(candidate.chain);
   const int64_t placed = steps_.placed();
-  const Result<ir::Step> made = steps_.made(candidate);
-  if (!made.ok()) return nothing_of(candidate.chain, made.status());
-  Score score = evaluate(*made);
+  const Result<ScheduleCosts> costs = steps_.costs(candidate);
+  if (!costs.ok()) return nothing_of(candidate.chain, costs.status());
+  Score score = score_of(*costs);
   const auto may_be_result = [&] { return wins(score) || is_fastest(score); };
   if (options_.memory() && score.fits && may_be_result()) {
-    if (const Status laid = lay_out(*made, score); !laid.ok())
+    if (const Status laid = lay_out(candidate, score); !laid.ok())
       return nothing_of(candidate.chain, laid);
   }
-  if (may_be_result()) {
-    // Only what would be the result is verified: that is a few of many.
-    if (const Status sound = ir::verify(*made, made->stage); !sound.ok())
+  if (!search_.left_out.empty() && may_be_result()) {
+    if (const Status sound = steps_.verify(candidate); !sound.ok())
       return nothing_of(candidate.chain, sound);
-    if (is_fastest(score)) fastest_ = {score, candidate};
-    if (wins(score)) best_ = {score, candidate};
   }
+  if (is_fastest(score)) fastest_ = {score, candidate};
+  if (wins(score)) best_ = {score, candidate};
   if (counts_layouts_)
-    spent_ += static_cast<int>((steps_.placed() - placed) / (kPlacedInPart * node_count(*made)));
+    spent_ += static_cast<int>((steps_.placed() - placed) / (kPlacedInPart * costs->nodes));
   latest_[text] = {score, candidate};
   if (score.fits) {
     least_ = std::min(least_, score.time);
@@ -143,8 +139,8 @@ Result<bool> Trials::latest_keeps_budget(const Chain& chain) {
   const auto found = latest_.find(passes::print(chain));
   if (found == latest_.end() || !found->second.score.fits) return false;
   if (!options_.memory()) return true;
-  DC_ASSIGN_OR_RETURN(const ir::Step made, steps_.made(found->second.candidate));
-  DC_ASSIGN_OR_RETURN(const std::optional<base::Bytes> arena, steps_.arena_if_too_large(made));
+  DC_ASSIGN_OR_RETURN(const std::optional<base::Bytes> arena,
+                      steps_.arena_if_too_large(found->second.candidate));
   return !arena;
 }
 
@@ -254,8 +250,8 @@ Result<bool> Trials::cannot_fit(const Chain& chain) {
 }
 
 // A layout may need a little more than the largest live sum: it says so itself.
-Status Trials::lay_out(const ir::Step& step, Score& score) {
-  DC_ASSIGN_OR_RETURN(const std::optional<base::Bytes> arena, steps_.arena_if_too_large(step));
+Status Trials::lay_out(const Candidate& candidate, Score& score) {
+  DC_ASSIGN_OR_RETURN(const std::optional<base::Bytes> arena, steps_.arena_if_too_large(candidate));
   score.fits = !arena;
   score.is_in_layout = arena.has_value();
   if (arena) score.bytes = std::max(score.bytes, arena->v);
@@ -268,14 +264,9 @@ Result<MaybeScore> Trials::nothing_of(const Chain& chain, const Status& why) {
 }
 
 // `fits` is about the live bytes.
-Score Trials::evaluate(const ir::Step& step) const {
-  Score score;
-  const sim::StepRun run = sim::simulate(step, cost_);
-  score.time = run.time;
-  score.communication = run.communication;
-  score.bytes = live_bytes(step, cost_);
-  score.fits = !options_.memory() || score.bytes <= options_.memory()->v;
-  return score;
+Score Trials::score_of(const ScheduleCosts& costs) const {
+  const bool fits = !options_.memory() || costs.bytes <= options_.memory()->v;
+  return {costs.time, costs.communication, costs.bytes, fits};
 }
 
 }  // namespace dc::search

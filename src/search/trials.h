@@ -45,7 +45,6 @@ class Trials {
   Trials(const ir::Step& imported, const passes::Options& options, const cost::CostModel& cost,
          const SearchOptions& search, StepStore& store)
       : options_(options),
-        cost_(cost),
         search_(search),
         effort_(search.effort * kWorkOfOne),
         steps_(imported, options_, cost, &store),
@@ -137,12 +136,11 @@ class Trials {
   bool is_fastest(const Score& score) const;
   base::Result<bool> state_alone_is_too_large(const passes::Chain& chain);
   base::Result<bool> cannot_fit(const passes::Chain& chain);
-  base::Status lay_out(const ir::Step& step, Score& score);
+  base::Status lay_out(const Candidate& candidate, Score& score);
   base::Result<MaybeScore> nothing_of(const passes::Chain& chain, const base::Status& why);
-  Score evaluate(const ir::Step& step) const;
+  Score score_of(const ScheduleCosts& costs) const;
 
   const passes::Options& options_;
-  const cost::CostModel& cost_;
   const SearchOptions& search_;
   int effort_, limit_ = INT_MAX;
   ScheduledSteps steps_;

@@ -35,10 +35,11 @@ class ChainCompiler {
 
   Result<ir::Step> run(const PlannedMemory& planned) {
     excess_.reset();
-    DC_ASSIGN_OR_RETURN(ir::Step step, steps_.made({chain_, planned}));
+    const Candidate candidate{chain_, planned};
+    DC_ASSIGN_OR_RETURN(ir::Step step, steps_.made(candidate));
     const PlannedMemory& budget = options_.memory();
     if (!budget) return step;
-    DC_ASSIGN_OR_RETURN(const std::optional<Bytes> arena, steps_.arena_if_too_large(step));
+    DC_ASSIGN_OR_RETURN(const std::optional<Bytes> arena, steps_.arena_if_too_large(candidate));
     if (!arena) return step;
     excess_ = {arena->v - budget->v, live_bytes(step, cost_) <= budget->v};
     return Status(base::ErrorKind::OutOfMemory, "DC7010",

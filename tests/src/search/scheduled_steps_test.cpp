@@ -107,6 +107,40 @@ TEST(ScheduledSteps, MakesTheSameWhateverAnotherSearchFoundToKeepNothing) {
   ASSERT_TRUE(of_both.ok() && found.ok() && expected.ok());
   EXPECT_NE(ir::print(*expected), ir::print(*of_both));
   EXPECT_EQ(ir::print(*found), ir::print(*expected));
+  (void)ScheduledSteps(step, options, costs.model(), &store).costs(candidate);
+  const auto costs_found = ScheduledSteps(step, full, costs.model(), &store).costs(candidate);
+  const auto costs_expected = ScheduledSteps(step, full, costs.model()).costs(candidate);
+  ASSERT_TRUE(costs_found.ok() && costs_expected.ok());
+  EXPECT_EQ(costs_found->time, costs_expected->time);
+}
+
+// In any order of questions, and under another budget.
+TEST(ScheduledSteps, SharedCostsAreThoseOfEachAlone) {
+  const cost::AnalyticCost cost(1);
+  const ir::Step step = imported(3, 2);
+  StepStore store;
+  for (const int64_t budget : {1'000'000, 120'000, 60'000, 40'000}) {
+    for (const passes::Recompute way :
+         {passes::Recompute::Auto, passes::Recompute::Full, passes::Recompute::Off}) {
+      passes::Options options = per_micro_batch();
+      options.recompute = way;
+      options.budgets[ir::Space::Device] = Bytes{budget};
+      ScheduledSteps shared(step, options, cost, &store);
+      for (const passes::Chain& chain : chains_with_text(step, options)) {
+        const Candidate candidate{chain, options.memory()};
+        ScheduledSteps alone(step, options, cost);
+        const auto found = shared.costs(candidate), expected = alone.costs(candidate);
+        const auto arena = shared.arena_if_too_large(candidate),
+                   expected_arena = alone.arena_if_too_large(candidate);
+        ASSERT_TRUE(found.ok() && expected.ok() && arena.ok() && expected_arena.ok());
+        EXPECT_EQ(found->time, expected->time) << budget << ' ' << passes::print(chain);
+        EXPECT_EQ(found->communication, expected->communication);
+        EXPECT_EQ(found->bytes, expected->bytes);
+        EXPECT_EQ(found->nodes, expected->nodes);
+        EXPECT_EQ(arena->has_value(), expected_arena->has_value());
+      }
+    }
+  }
 }
 
 // As SmallestPlans, by making all.
