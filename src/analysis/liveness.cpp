@@ -65,15 +65,15 @@ struct LivenessBuilder {
       padded = graph.value(node.operands[0]).type.numel() * step.mesh.size(ir::group_of(node));
     for (ValueId id : node.results) {
       if (!id.valid()) continue;
-      const ir::Value& value = graph.value(id);
-      int64_t bytes = value.storage_bytes;
-      if (padded > 0) bytes = std::max(bytes, padded * base::byte_size(value.type.dtype));
+      const ir::Storage& storage = graph.storage(id);
+      int64_t bytes = storage.bytes;
+      if (padded > 0) bytes = std::max(bytes, padded * base::byte_size(graph.value(id).type.dtype));
       LiveRange& live = range(id);
       if (storages.root(id) == id && storages.owner(id) < 0) {
         int32_t first = node.kind == OpKind::Input ? 0 : position;
         const int32_t known = result.known[static_cast<size_t>(position)];
         int32_t last = node.kind == OpKind::Input ? std::max(position, last_of_input) : known;
-        live = {id, first, last, {bytes}, kind_made_by(node), value.location.space};
+        live = {id, first, last, {bytes}, kind_made_by(node), storage.location.space};
       } else {
         live.bytes.v = std::max(live.bytes.v, bytes);
         live.last = std::max(live.last, position);

@@ -29,7 +29,7 @@ ir::Space space_of(const ir::Step& step, const ir::Graph& graph, ir::ValueId val
     value = producer->operands[0];
     producer = &graph.node(graph.value(value).producer);
   }
-  if (producer->kind != OpKind::State) return graph.value(value).location.space;
+  if (producer->kind != OpKind::State) return graph.storage(value).location.space;
   const int entry = analysis::state_entry_of(step, *producer);
   return entry < 0 ? ir::Space::Device : step.state[static_cast<size_t>(entry)].location.space;
 }
@@ -90,7 +90,7 @@ std::optional<SpaceCopy> space_copy_of(const ir::Step& step, const ir::Graph& gr
     return graph.value(node.operands[operand]).type.bytes();
   };
   if (node.kind == OpKind::OffloadStart) {
-    return SpaceCopy{bytes_of(0), ir::Space::Device, graph.value(node.results[0]).location.space};
+    return SpaceCopy{bytes_of(0), ir::Space::Device, graph.storage(node.results[0]).location.space};
   }
   if (node.kind == OpKind::OffloadIntoStart)
     return SpaceCopy{bytes_of(1), ir::Space::Device, space_of(step, graph, node.operands[0])};

@@ -19,10 +19,10 @@ ValueId view_root(const Graph& graph, ValueId value) {
 Space kernel_space(const Graph& graph, const Node& node) {
   if (!is_update(node.kind) && node.kind != OpKind::Cast) return Space::Device;
   for (const ValueId operand : node.operands) {
-    const Space space = graph.value(view_root(graph, operand)).location.space;
+    const Space space = graph.storage(view_root(graph, operand)).location.space;
     if (space != Space::Device) return space;
   }
-  return node.results.empty() ? Space::Device : graph.value(node.results[0]).location.space;
+  return node.results.empty() ? Space::Device : graph.storage(node.results[0]).location.space;
 }
 
 ValueId copy_of_parameter(const Node& node) {

@@ -6,16 +6,6 @@
 #include "src/base/status.h"
 
 namespace dc::ir {
-namespace {
-
-void assign_type(Value& value, TensorType type) {
-  // The verifier refuses others.
-  const bool has_size = type.shape.size() == type.strides.size();
-  value.storage_bytes = has_size ? type.storage_elements() * base::byte_size(type.dtype) : 0;
-  value.type = std::move(type);
-}
-
-}  // namespace
 
 const Arg* Node::find_arg(std::string_view name) const {
   for (const Arg& arg : args) {
@@ -28,6 +18,14 @@ int64_t Node::integer(Attr attribute) const {
   const Arg* arg = find(attribute);
   DC_CHECK(arg != nullptr && std::holds_alternative<int64_t>(arg->value));
   return std::get<int64_t>(arg->value);
+}
+
+void Graph::assign_type(Value& value, TensorType type) {
+  // The verifier refuses others.
+  const bool has_size = type.shape.size() == type.strides.size();
+  const int64_t bytes = has_size ? type.storage_elements() * base::byte_size(type.dtype) : 0;
+  storages_.edit(value.id.index()).bytes = bytes;
+  value.type = std::move(type);
 }
 
 std::string Graph::unique_name(const std::string& wanted, ValueId id) {
@@ -70,6 +68,7 @@ Node& Graph::insert(NodeId before, OpKind kind, ValueList operands, std::vector<
     const ValueId result{static_cast<int32_t>(values_.size())};
     std::string name = unique_name(results[i].name, result);
     Value& created = values_.emplace_back();
+    storages_.emplace_back();
     created.id = result;
     created.name = std::move(name);
     assign_type(created, std::move(results[i].type));

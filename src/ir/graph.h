@@ -131,11 +131,15 @@ struct Value {
   ValueId id;
   NodeId producer;
   int result = 0;
-  int64_t storage_bytes = 0;     // that the type reaches; the graph keeps it
-  Location location;             // of values that own their storage
   base::SmallList<Use, 2> uses;  // in no particular order
   TensorType type;
   Shared<std::string> name;  // unique in the graph
+};
+
+// Of a value. Kept together: liveness asks for all of them, and for nothing else of a value.
+struct Storage {
+  int64_t bytes = 0;  // that the type reaches; the graph keeps it
+  Location location;  // of values that own their storage
 };
 
 struct NewValue {
@@ -176,6 +180,7 @@ class Graph {
     return nodes_[id.index()];
   }
   const Value& value(ValueId id) const { return values_[id.index()]; }
+  const Storage& storage(ValueId id) const { return storages_[id.index()]; }
   // To change what only the node or the value says: neither operands and results, nor uses, nor
   // what a kernel depends on.
   Node& edit(NodeId id) {
@@ -183,6 +188,7 @@ class Graph {
     return nodes_.edit(id.index());
   }
   Value& edit(ValueId id) { return values_.edit(id.index()); }
+  Location& edit_location(ValueId id) { return storages_.edit(id.index()).location; }
   bool contains(NodeId id) const {
     return id.valid() && id.index() < nodes_.size() && nodes_[id.index()].id.valid();
   }
@@ -205,6 +211,7 @@ class Graph {
     NodeId previous, next;
   };
   std::string unique_name(const std::string& wanted, ValueId id);
+  void assign_type(Value& value, TensorType type);
   void link(NodeId id, NodeId before);
   void unlink(NodeId id);
   void drop_use(ValueId id, Use use);
@@ -212,6 +219,7 @@ class Graph {
   SharedBlocks<Node> nodes_;  // by id; one that is erased has no id
   std::vector<Link> links_;
   SharedBlocks<Value> values_;
+  SharedBlocks<Storage> storages_;  // by value
   NameTable names_;
   NodeId head_, tail_;
   size_t count_ = 0;

@@ -79,7 +79,7 @@ class GraphParser {
         return reader_.fail_at(results[i].where, "DC2002",
                                "the value %" + results[i].name + " is defined twice");
       }
-      graph_.edit(id).location = results[i].location;
+      graph_.edit_location(id) = results[i].location;
     }
     return true;
   }

@@ -133,7 +133,8 @@ class NodePrinter {
       }
       const Value& value = graph_.value(node_.results[i]);
       out += format_type(value.type, step_.mesh);
-      if (!is_default(value.location)) out += " at " + format_location(value.location);
+      const Location& location = graph_.storage(value.id).location;
+      if (!is_default(location)) out += " at " + format_location(location);
     }
     return out;
   }

@@ -148,7 +148,8 @@ Status verify_locations(const Scope& scope, const Node& node, const std::vector<
     const Value& value = scope.value(result);
     if (value.uses.empty() && !in_outputs[result.index()]) continue;
     const int64_t bytes = storage_of(scope, result) * base::byte_size(value.type.dtype);
-    DC_RETURN_IF_ERROR(verify_place(scope, node, value.location, bytes, "%" + *value.name));
+    DC_RETURN_IF_ERROR(
+        verify_place(scope, node, scope.graph.storage(result).location, bytes, "%" + *value.name));
   }
   return {};
 }

@@ -46,7 +46,7 @@ Space space_of(const Scope& scope, ValueId value) {
   const ValueId root = scope.root[value.index()];
   const int entry = scope.entry[root.index()];
   return entry >= 0 ? scope.step.state[static_cast<size_t>(entry)].location.space
-                    : scope.value(root).location.space;
+                    : scope.graph.storage(root).location.space;
 }
 
 int64_t storage_of(const Scope& scope, ValueId root) {
@@ -101,7 +101,7 @@ Status verify_host_kernel(const Scope& scope, const Node& node) {
       return wrong(operand, " does not lie on the host, where the others of this kernel do");
   }
   for (const ValueId result : node.results) {
-    if (scope.value(result).location.space != Space::Host)
+    if (scope.graph.storage(result).location.space != Space::Host)
       return wrong(result, " is made outside the host, where the operands of its kernel lie");
   }
   if (node.stream != 0) return {};
@@ -122,7 +122,7 @@ Status verify_spaces(const Scope& scope, const Node& node) {
   for (ValueId result : node.results) {
     if (!result.valid() || scope.root[result.index()] != result || node.kind == OpKind::State)
       continue;
-    const bool outside = scope.value(result).location.space != Space::Device;
+    const bool outside = scope.graph.storage(result).location.space != Space::Device;
     if (outside == (node.kind == OpKind::OffloadStart)) continue;
     return offence(scope, node, "DC2316",
                    "%" + *scope.value(result).name +

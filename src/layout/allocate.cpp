@@ -40,8 +40,7 @@ int64_t place_shared_inputs(const ir::Step& step, int64_t end, Place place) {
     for (ir::NodeId id : graph.order()) {
       const ir::Node& node = graph.node(id);
       if (node.kind != ir::OpKind::Input) continue;
-      const ir::Value& value = graph.value(node.results[0]);
-      const int64_t bytes = value.storage_bytes;
+      const int64_t bytes = graph.storage(node.results[0]).bytes;
       auto [found, is_new] =
           places.try_emplace(analysis::input_name(node), ir::Location{Space::Device, end, bytes});
       if (is_new) end += base::round_up(bytes, base::kAlignment);
@@ -64,7 +63,7 @@ int64_t place_shared(ir::Step& step, Space space) {
   if (step.programs.size() <= 1 || space != Space::Device) return end;
   return place_shared_inputs(step, end,
                              [&](size_t program, ir::ValueId value, const ir::Location& location) {
-                               step.programs[program].graph.edit(value).location = location;
+                               step.programs[program].graph.edit_location(value) = location;
                              });
 }
 int64_t shared_bytes(const ir::Step& step, Space space) {
@@ -124,7 +123,7 @@ void apply(const ProgramDemand& wanted, const Layout& layout, Space space, int64
                         wanted.requests[request].bytes};
   };
   const size_t values = wanted.values.size();
-  for (size_t i = 0; i < values; ++i) graph.edit(wanted.values[i]).location = location(i);
+  for (size_t i = 0; i < values; ++i) graph.edit_location(wanted.values[i]) = location(i);
   if (space == Space::Device) {
     for (ir::NodeId id : graph.order()) graph.edit(id).scratch = {};
   }
@@ -141,7 +140,7 @@ bool has_offloaded(const ir::Step& step) {
   for (const ir::Program& program : step.programs) {
     for (size_t i = 0; i < program.graph.value_capacity(); ++i) {
       const ir::ValueId value{static_cast<int32_t>(i)};
-      if (program.graph.value(value).location.space != Space::Device) return true;
+      if (program.graph.storage(value).location.space != Space::Device) return true;
     }
   }
   return false;

@@ -48,16 +48,16 @@ void MemoryTable::begin_program(int32_t program, const ir::Graph& graph, bool sh
   slices_.assign(graph.value_capacity(), -1);
   scratch_.assign(graph.node_capacity(), -1);
   for (const analysis::LiveRange& range : live.ranges) {
-    const ir::Value& value = graph.value(range.value);
-    const ir::Node& producer = graph.node(value.producer);
+    const ir::Location& location = graph.storage(range.value).location;
+    const ir::Node& producer = graph.node(graph.value(range.value).producer);
     bool is_input = producer.kind == ir::OpKind::Input;
     if (is_input && shares_inputs) {
-      slices_[range.value.index()] = shared_input(analysis::input_name(producer), value.location);
+      slices_[range.value.index()] = shared_input(analysis::input_name(producer), location);
       continue;
     }
     int32_t first = is_input ? 0 : spans[static_cast<size_t>(range.first)].first;
     int32_t last = std::max(first, spans[static_cast<size_t>(range.last)].last);
-    slices_[range.value.index()] = add_slice(value.location, program, {first, last}, range.kind);
+    slices_[range.value.index()] = add_slice(location, program, {first, last}, range.kind);
   }
   for (size_t i = 0; i < live.order.size(); ++i) {
     const ir::Node& node = graph.node(live.order[i]);

@@ -55,10 +55,10 @@ bool DraftProgram::is_repeat(const Node& again, const Node& first) const {
     if (!again.results[r].valid()) continue;
     if (is_written_[again.results[r].index()] || is_written_[first.results[r].index()])
       return false;
-    const ir::Value& made = graph_.value(again.results[r]);
-    const ir::Value& kept = graph_.value(first.results[r]);
-    if (made.location.space != ir::Space::Device || made.type != kept.type ||
-        kept.location.space != ir::Space::Device)
+    const ir::ValueId made = again.results[r], kept = first.results[r];
+    if (graph_.storage(made).location.space != ir::Space::Device ||
+        graph_.storage(kept).location.space != ir::Space::Device ||
+        graph_.value(made).type != graph_.value(kept).type)
       return false;
     has_result = true;
   }
@@ -188,7 +188,7 @@ void DraftProgram::count_readers() {
 
 void DraftProgram::find_storages() {
   for (const analysis::LiveRange& range : live_.ranges) {
-    if (graph_.value(range.value).location.space != ir::Space::Device) continue;
+    if (graph_.storage(range.value).location.space != ir::Space::Device) continue;
     stored_of_[range.value.index()] = static_cast<int32_t>(stored_.size());
     Stored& stored = stored_.emplace_back();
     stored.first = range.first;

@@ -18,7 +18,7 @@ NodeId cast_of(const ir::Graph& graph, const ir::Node& start) {
   return producer.kind == OpKind::Cast ? producer.id : NodeId{};
 }
 
-int32_t earliest_start(const TimeAxis& axis, const ir::Node& start, int32_t position) {
+int32_t earliest_start(const Positions& axis, const ir::Node& start, int32_t position) {
   const ir::Graph& graph = axis.graph;
   const NodeId cast = cast_of(graph, start);
   const ir::ValueId shard = cast.valid() ? graph.node(cast).operands[0] : start.operands.back();

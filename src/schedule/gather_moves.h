@@ -13,7 +13,7 @@ ir::NodeId cast_of(const ir::Graph& graph, const ir::Node& start);  // invalid i
 
 // The first position where it may start, at most `position`: after the shard exists and after the
 // last write to it; into state, after its last reader too.
-int32_t earliest_start(const TimeAxis& axis, const ir::Node& start, int32_t position);
+int32_t earliest_start(const Positions& axis, const ir::Node& start, int32_t position);
 
 // Bytes alive from the start on: the gathered value, unless it is state, and the cast shard.
 int64_t gathered_bytes(const ir::Step& step, const ir::Graph& graph, const ir::Node& start);

@@ -13,7 +13,9 @@ class Fuser {
  public:
   Fuser(const ir::Step& step, ir::Graph& graph, const cost::CostModel& cost,
         std::optional<int64_t> limit, const BucketPolicy& belongs)
-      : step_(step), graph_(graph), limit_(limit), belongs_(belongs), axis_(step, graph, cost) {}
+      : step_(step), graph_(graph), limit_(limit), belongs_(belongs), axis_(step, graph) {
+    if (limit) live_ = transient_bytes(graph, axis_.live, cost);
+  }
 
   // Returns how many gathers joined another.
   int run() {
@@ -55,7 +57,7 @@ class Fuser {
     if (!limit_) return true;
     const int64_t bytes = gathered_bytes(step_, graph_, start);
     for (int32_t i = from; i < to; ++i) {
-      if (axis_.bytes[static_cast<size_t>(i)] + bytes > *limit_) return false;
+      if (live_[static_cast<size_t>(i)] + bytes > *limit_) return false;
     }
     return true;
   }
@@ -63,8 +65,8 @@ class Fuser {
   void join(NodeId id) {
     const ir::Node& start = graph_.node(id);
     const int64_t bytes = gathered_bytes(step_, graph_, start);
-    for (int32_t i = axis_.position(head_); i < axis_.position(id); ++i)
-      axis_.bytes[static_cast<size_t>(i)] += bytes;
+    for (int32_t i = axis_.position(head_); limit_ && i < axis_.position(id); ++i)
+      live_[static_cast<size_t>(i)] += bytes;
     bytes_ += cost::transfer_of(graph_, start)->bytes();
     const NodeId cast = cast_of(graph_, start);
     if (cast.valid()) graph_.move_before(cast, head_);
@@ -77,8 +79,9 @@ class Fuser {
   ir::Graph& graph_;
   std::optional<int64_t> limit_;
   const BucketPolicy& belongs_;
-  TimeAxis axis_;
-  NodeId head_, last_;  // of the open bucket
+  Positions axis_;
+  std::vector<int64_t> live_;  // by position, under a limit
+  NodeId head_, last_;         // of the open bucket
   base::Bytes bytes_;
 };
 

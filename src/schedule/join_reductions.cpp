@@ -16,7 +16,9 @@ class Bucketer {
  public:
   Bucketer(const ir::Step& step, ir::Graph& graph, const cost::CostModel& cost,
            std::optional<int64_t> limit, const BucketPolicy& belongs, ir::AxisMask group)
-      : graph_(graph), limit_(limit), belongs_(belongs), group_(group), axis_(step, graph, cost) {}
+      : graph_(graph), limit_(limit), belongs_(belongs), group_(group), axis_(step, graph) {
+    if (limit) live_ = transient_bytes(graph, axis_.live, cost);
+  }
 
   // Returns how many reductions joined another.
   int run() {
@@ -76,14 +78,14 @@ class Bucketer {
 
   bool fits(const ir::Node& start, int32_t position) const {
     for (int32_t i = stands_at() + 1; limit_ && i <= position; ++i) {
-      if (axis_.bytes[static_cast<size_t>(i)] + held_bytes(start) > *limit_) return false;
+      if (live_[static_cast<size_t>(i)] + held_bytes(start) > *limit_) return false;
     }
     return true;
   }
 
   void hold(const ir::Node& start, int32_t position) {
-    for (int32_t i = stands_at() + 1; i <= position; ++i)
-      axis_.bytes[static_cast<size_t>(i)] += held_bytes(start);
+    for (int32_t i = stands_at() + 1; limit_ && i <= position; ++i)
+      live_[static_cast<size_t>(i)] += held_bytes(start);
   }
 
   void close() {
@@ -105,7 +107,8 @@ class Bucketer {
   std::optional<int64_t> limit_;
   const BucketPolicy& belongs_;
   ir::AxisMask group_;  // of the reductions that are looked at
-  TimeAxis axis_;
+  Positions axis_;
+  std::vector<int64_t> live_;  // by position, under a limit
   std::vector<Member> bucket_;
   base::Bytes bytes_;
   int joined_ = 0;

@@ -20,7 +20,7 @@ using ir::OpKind;
 // different elements of one row: those of different parameters do not conflict.
 class Touched {
  public:
-  explicit Touched(const TimeAxis& axis) : axis_(axis) {}
+  explicit Touched(const Positions& axis) : axis_(axis) {}
 
   void add(const ir::Node& member) {
     const bool sums = member.kind == OpKind::SquareSum;
@@ -76,7 +76,7 @@ class Touched {
     return end;
   }
 
-  const TimeAxis& axis_;
+  const Positions& axis_;
   std::map<int64_t, bool> only_sums_;
   std::set<int64_t> travelling_;
   std::set<int64_t> params_;  // of square sums
@@ -101,7 +101,7 @@ namespace {
 
 // The bucket of reductions that starts here, if one of them takes up what the tail made; else
 // empty.
-std::vector<NodeId> goes_on(const TimeAxis& axis, const Touched& touched, const ir::Node& node) {
+std::vector<NodeId> goes_on(const Positions& axis, const Touched& touched, const ir::Node& node) {
   if (!is_reduction(node.kind) || cost::joins(node)) return {};
   std::vector<NodeId> bucket = cost::bucket_of(axis.graph, node.id);
   const bool takes_up = std::any_of(bucket.begin(), bucket.end(), [&](NodeId start) {
@@ -112,7 +112,7 @@ std::vector<NodeId> goes_on(const TimeAxis& axis, const Touched& touched, const 
 
 }  // namespace
 
-std::vector<NodeId> reduction_tail(const TimeAxis& axis, const std::vector<NodeId>& bucket) {
+std::vector<NodeId> reduction_tail(const Positions& axis, const std::vector<NodeId>& bucket) {
   std::vector<NodeId> dones;
   const auto await = [&](NodeId start) {
     const ir::ValueId started = axis.graph.node(start).results[0];
@@ -142,7 +142,7 @@ std::vector<NodeId> reduction_tail(const TimeAxis& axis, const std::vector<NodeI
   return tail;
 }
 
-int32_t latest_tail(const TimeAxis& axis, const std::vector<NodeId>& bucket,
+int32_t latest_tail(const Positions& axis, const std::vector<NodeId>& bucket,
                     const std::vector<NodeId>& tail, int32_t end, int32_t begin) {
   Touched touched(axis);
   for (NodeId id : tail) touched.add(axis.graph.node(id));

@@ -9,11 +9,14 @@
 
 namespace dc::schedule {
 
-TimeAxis::TimeAxis(const ir::Step& step, const ir::Graph& of, const cost::CostModel& cost)
+Positions::Positions(const ir::Step& step, const ir::Graph& of)
     : graph(of),
       storages(step, of),
       live(analysis::liveness(step, of, storages)),
-      touches(step, of, storages, live.order) {
+      touches(step, of, storages, live.order) {}
+
+TimeAxis::TimeAxis(const ir::Step& step, const ir::Graph& of, const cost::CostModel& cost)
+    : Positions(step, of), bytes(transient_bytes(of, live, cost)) {
   const size_t count = live.order.size();
   at.resize(count + 1);
   for (size_t i = 0; i < count; ++i) {
@@ -22,11 +25,15 @@ TimeAxis::TimeAxis(const ir::Step& step, const ir::Graph& of, const cost::CostMo
     const bool counts = is_compute && !sim::travels_with_collective(node.kind);
     at[i + 1] = at[i] + (counts ? sim::node_time(step, graph, node, cost) : base::Nanos{});
   }
+  backward_ = find_backward();
+}
+
+std::vector<int64_t> transient_bytes(const ir::Graph& graph, const analysis::Liveness& live,
+                                     const cost::CostModel& cost) {
   const auto scratch = [&](const ir::Graph& in, const ir::Node& node) {
     return cost.scratch(in, node).bytes;
   };
-  bytes = std::move(analysis::live_bytes(graph, live, scratch).at[ir::Space::Device]);
-  backward_ = find_backward();
+  return std::move(analysis::live_bytes(graph, live, scratch).at[ir::Space::Device]);
 }
 
 TimeAxis::Phase TimeAxis::find_backward() const {
@@ -40,7 +47,7 @@ TimeAxis::Phase TimeAxis::find_backward() const {
   return phase;
 }
 
-bool TimeAxis::writes(const ir::Node& node, int64_t storage) const {
+bool Positions::writes(const ir::Node& node, int64_t storage) const {
   for (size_t i = 0; i < node.operands.size(); ++i) {
     if (ir::writes(node, i) && storage_key(node.operands[i]) == storage) return true;
   }
@@ -61,14 +68,14 @@ int32_t last_before(std::span<const int32_t> positions, int32_t position, Counts
 
 }  // namespace
 
-int32_t TimeAxis::last_write(ir::ValueId value, int32_t before) const {
+int32_t Positions::last_write(ir::ValueId value, int32_t before) const {
   const int64_t key = storage_key(value);
   const auto counts = [&](int32_t i) { return writes(node(i), key); };
   return std::max(last_before(touches.by_others(key), before, counts),
                   last_before(touches.by_square_sums(key), before, counts));
 }
 
-int32_t TimeAxis::last_touch(ir::ValueId value, int32_t before) const {
+int32_t Positions::last_touch(ir::ValueId value, int32_t before) const {
   const int64_t key = storage_key(value);
   const auto counts = [](int32_t) { return true; };
   return std::max(last_before(touches.by_others(key), before, counts),

@@ -43,10 +43,9 @@ class Collector {
   void add_transients() {
     const analysis::Liveness live = analysis::liveness(step_, graph_, storages_);
     for (const analysis::LiveRange& range : live.ranges) {
-      const ir::Value& value = graph_.value(range.value);
       of_value_[range.value.index()] = static_cast<int32_t>(workload_.storages.size());
-      const bool is_input = graph_.node(value.producer).kind == OpKind::Input;
-      const bool counts = value.location.space == ir::Space::Device;
+      const bool is_input = graph_.node(graph_.value(range.value).producer).kind == OpKind::Input;
+      const bool counts = range.space == ir::Space::Device;
       workload_.storages.push_back(
           {{counts ? analysis::aligned_bytes(range.bytes.v) : 0}, is_input});
     }

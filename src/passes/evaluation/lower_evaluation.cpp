@@ -48,7 +48,7 @@ base::Bytes end_of_shared_inputs(const ir::Step& trained) {
     for (const ir::NodeId id : program.graph.order()) {
       const ir::Node& node = program.graph.node(id);
       if (node.kind != ir::OpKind::Input) continue;
-      const ir::Location& location = program.graph.value(node.results[0]).location;
+      const ir::Location& location = program.graph.storage(node.results[0]).location;
       end.v = std::max(end.v, base::round_up(location.offset + location.bytes, base::kAlignment));
     }
   }

@@ -111,7 +111,7 @@ void CopyWriter::start_out(Item<Out>& item, NodeId before) {
   ir::TensorType type = graph_.value(source).type;
   type.offset = 0;
   item.made = at.make(OpKind::OffloadStart, {source}, {"offload." + name, std::move(type)});
-  graph_.edit(item.made).location.space = out.space;
+  graph_.edit_location(item.made).space = out.space;
 }
 
 void CopyWriter::start_in(Item<In>& item, NodeId before) {

@@ -108,7 +108,7 @@ class HostUpdates {
       const ValueId started =
           ir::Builder(graph_, axis_.node(start).id, update.origin, out_)
               .make(OpKind::OffloadStart, {value.id}, {"offload." + *value.name, std::move(type)});
-      graph_.edit(started).location.space = ir::Space::Host;
+      graph_.edit_location(started).space = ir::Space::Host;
       copies_.emplace(wanted, HostCopy{started, {}});
     }
   }
@@ -142,7 +142,7 @@ class HostUpdates {
     const int entry = entry_of(updated);
     subjects.push_back(
         {base::SubjectKind::Parameter, before_.state[static_cast<size_t>(entry)].parameter});
-    if (rounded.valid()) graph_.edit(rounded).location.space = ir::Space::Host;
+    if (rounded.valid()) graph_.edit_location(rounded).space = ir::Space::Host;
     const NodeId made = rounded.valid() ? graph_.value(rounded).producer : update.id;
     const NodeId behind = graph_.next(made);
     const ValueId back = brought_back(rounded.valid() ? rounded : master, behind, update.origin);

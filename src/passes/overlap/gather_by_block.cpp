@@ -22,7 +22,7 @@ using ir::NodeId;
 using ir::OpKind;
 
 // True if all of the bucket may start right after `position`, which lies before it.
-bool may_start_behind(const schedule::TimeAxis& axis, const std::vector<NodeId>& bucket,
+bool may_start_behind(const schedule::Positions& axis, const std::vector<NodeId>& bucket,
                       int32_t position) {
   return std::all_of(bucket.begin(), bucket.end(), [&](NodeId start) {
     const int32_t from = axis.position(start);
@@ -33,8 +33,8 @@ bool may_start_behind(const schedule::TimeAxis& axis, const std::vector<NodeId>&
 
 // Each bucket of gathers moves behind the first done of the one before it in its phase. Where nodes
 // are not in the model's order, that done may come later than the bucket, which then stays.
-int start_one_block_ahead(const ir::Step& step, ir::Graph& graph, const cost::CostModel& cost) {
-  const schedule::TimeAxis axis(step, graph, cost);
+int start_one_block_ahead(const ir::Step& step, ir::Graph& graph) {
+  const schedule::Positions axis(step, graph);
   int moved = 0;
   NodeId done_before;
   ir::Phase phase_before = ir::Phase::Update;
@@ -70,7 +70,7 @@ base::Result<Change> gather_by_block(ir::Step& step, const PassContext& context)
         };
         int changed = schedule::join_gathers(step, graph, context.cost, {}, same_block);
         changed += schedule::join_reductions(step, graph, context.cost, {}, same_block);
-        return changed + start_one_block_ahead(step, graph, context.cost);
+        return changed + start_one_block_ahead(step, graph);
       });
 }
 

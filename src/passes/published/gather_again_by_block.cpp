@@ -33,8 +33,8 @@ struct Member {
 
 class BlockRegatherer {
  public:
-  BlockRegatherer(const ir::Step& step, ir::Graph& graph, const cost::CostModel& cost)
-      : graph_(graph), axis_(step, graph, cost), repeated_(analysis::repeated_kernels(graph)) {}
+  BlockRegatherer(const ir::Step& step, ir::Graph& graph)
+      : graph_(graph), axis_(step, graph), repeated_(analysis::repeated_kernels(graph)) {}
 
   // Returns how many gathers were added.
   int run() {
@@ -185,7 +185,7 @@ class BlockRegatherer {
   }
 
   ir::Graph& graph_;
-  schedule::TimeAxis axis_;
+  schedule::Positions axis_;
   std::vector<NodeId> repeated_;  // by node id, of those before the pass
   NodeId done_before_;            // first of the bucket added last, and the first reader it is for
   int32_t gradient_before_ = 0;
@@ -195,10 +195,9 @@ class BlockRegatherer {
 }  // namespace
 
 base::Result<Change> gather_again_by_block(ir::Step& step, const PassContext& context) {
-  return move_collectives(step, context, "gather-again-by-block", kGathersAgain,
-                          [&](ir::Graph& graph, std::optional<int64_t>) {
-                            return BlockRegatherer(step, graph, context.cost).run();
-                          });
+  return move_collectives(
+      step, context, "gather-again-by-block", kGathersAgain,
+      [&](ir::Graph& graph, std::optional<int64_t>) { return BlockRegatherer(step, graph).run(); });
 }
 
 }  // namespace dc::passes

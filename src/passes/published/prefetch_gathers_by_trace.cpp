@@ -25,8 +25,7 @@ using ir::OpKind;
 
 class TracePrefetcher {
  public:
-  TracePrefetcher(const ir::Step& step, ir::Graph& graph, const cost::CostModel& cost)
-      : graph_(graph), axis_(step, graph, cost) {}
+  TracePrefetcher(const ir::Step& step, ir::Graph& graph) : graph_(graph), axis_(step, graph) {}
 
   // Returns how many gathers moved.
   int run() {
@@ -95,7 +94,7 @@ class TracePrefetcher {
   }
 
   ir::Graph& graph_;
-  schedule::TimeAxis axis_;
+  schedule::Positions axis_;
   std::vector<Gather> trace_;   // in order of use
   size_t next_ = 0, used_ = 0;  // of the trace: not begun yet, not used yet
   int64_t whole_ = 0;           // elements of gathers begun and not released
@@ -105,10 +104,9 @@ class TracePrefetcher {
 }  // namespace
 
 base::Result<Change> prefetch_gathers_by_trace(ir::Step& step, const PassContext& context) {
-  return move_collectives(step, context, "prefetch-gathers-by-trace", kGathersEarlier,
-                          [&](ir::Graph& graph, std::optional<int64_t>) {
-                            return TracePrefetcher(step, graph, context.cost).run();
-                          });
+  return move_collectives(
+      step, context, "prefetch-gathers-by-trace", kGathersEarlier,
+      [&](ir::Graph& graph, std::optional<int64_t>) { return TracePrefetcher(step, graph).run(); });
 }
 
 }  // namespace dc::passes

@@ -66,7 +66,7 @@ class Scheduler {
       : step_(step),
         graph_(graph),
         cost_(cost),
-        axis_(step, graph, cost),
+        axis_(step, graph),
         needs_(analysis::dependences(graph, axis_.storages, axis_.live)) {}
 
   // Returns how many nodes changed places.
@@ -289,7 +289,7 @@ class Scheduler {
   const ir::Step& step_;
   ir::Graph& graph_;
   const cost::CostModel& cost_;
-  schedule::TimeAxis axis_;
+  schedule::Positions axis_;
   analysis::Dependences needs_;
   std::vector<Gathered> gathers_;
   std::vector<Reduction> reductions_;

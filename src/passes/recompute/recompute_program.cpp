@@ -162,7 +162,7 @@ class Builder {
   void find_others() {
     for (const analysis::LiveRange& range : p_.live.ranges) {
       const bool is_storage = p_.storage_of[range.value.index()] >= 0;
-      if (is_storage || p_.graph.value(range.value).location.space != ir::Space::Device) continue;
+      if (is_storage || p_.graph.storage(range.value).location.space != ir::Space::Device) continue;
       p_.others.push_back({range.first, range.last, analysis::aligned_bytes(range.bytes.v)});
     }
   }

@@ -49,7 +49,7 @@ TEST(LiveBytes, WorkspaceCountsWhereItsKernelStands) {
 
 TEST(LiveBytes, SpacesAreApart) {
   Chain chain;
-  chain.graph().edit(chain.a).location = {Space::Host, 0, 4000};
+  chain.graph().edit_location(chain.a) = {Space::Host, 0, 4000};
   const LiveBytes bytes = analyze(chain);
   EXPECT_EQ(bytes.in(Space::Device), (std::vector<int64_t>{448, 448, 64, 128}));
   EXPECT_EQ(bytes.in(Space::Host), (std::vector<int64_t>{0, 4032, 4032, 0}));

@@ -30,8 +30,8 @@ Result<Plan> compiled(bool damaged) {
     ir::Graph& graph = changed.programs[0].graph;
     for (const ir::NodeId id : graph.order()) {
       for (const ir::ValueId result : graph.node(id).results) {
-        if (result.valid() && graph.value(result).location.offset > 0)
-          graph.edit(result).location.offset = 0;
+        if (result.valid() && graph.storage(result).location.offset > 0)
+          graph.edit_location(result).offset = 0;
       }
     }
     return Status();

@@ -145,7 +145,7 @@ TEST(Graph, ChangesOfACopyStayInIt) {
   const Graph before = graph;
   for (size_t i = 0; i < nodes.size(); i += 7) {
     graph.edit(nodes[i]).stream = 1;
-    copy.edit(copy.node(nodes[i]).results[0]).location.bytes = 8;
+    copy.edit_location(copy.node(nodes[i]).results[0]).bytes = 8;
     copy.set_operand(nodes[i], 0, graph.node(nodes[0]).operands[0]);
   }
   copy.erase(nodes.back());
@@ -156,11 +156,11 @@ TEST(Graph, ChangesOfACopyStayInIt) {
     EXPECT_EQ(graph.node(nodes[i]).stream, changed ? 1 : 0);
     EXPECT_EQ(graph.node(nodes[i]).operands[0], read);
     EXPECT_THAT(graph.value(read).uses, ElementsAre(Use{nodes[i], 0}));
-    EXPECT_EQ(graph.value(graph.node(nodes[i]).results[0]).location.bytes, 0);
+    EXPECT_EQ(graph.storage(graph.node(nodes[i]).results[0]).location.bytes, 0);
     if (i + 1 == nodes.size()) continue;
     EXPECT_EQ(copy.node(nodes[i]).stream, 0);
     EXPECT_EQ(copy.node(nodes[i]).operands[0] == read, i == 0 || !changed);
-    EXPECT_EQ(copy.value(copy.node(nodes[i]).results[0]).location.bytes, changed ? 8 : 0);
+    EXPECT_EQ(copy.storage(copy.node(nodes[i]).results[0]).location.bytes, changed ? 8 : 0);
   }
   EXPECT_EQ(graph.node_count(), 201u);
   EXPECT_EQ(copy.node_count(), 200u);

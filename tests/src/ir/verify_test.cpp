@@ -423,7 +423,7 @@ Step allocated() {
   Graph& graph = step.programs[0].graph;
   for (NodeId id : graph.order()) {
     for (ValueId result : graph.node(id).results) {
-      graph.edit(result).location = place(graph.value(result).type.bytes().v);
+      graph.edit_location(result) = place(graph.value(result).type.bytes().v);
     }
   }
   step.arena_bytes[Space::Device] = end;
@@ -437,21 +437,21 @@ TEST(Verify, DemandsPlacesOnceAllocated) {
   EXPECT_EQ(verify(step, Stage::Allocated).code(), "DC2312");
   step = allocated();
   Graph& graph = step.programs[0].graph;
-  graph.edit(graph.find_value("h")).location.bytes = 8;
+  graph.edit_location(graph.find_value("h")).bytes = 8;
   EXPECT_EQ(verify(step, Stage::Allocated).code(), "DC2312");
   step = allocated();
   step.arena_bytes[Space::Device] = 100;
   EXPECT_EQ(verify(step, Stage::Allocated).code(), "DC2313");
   step = allocated();
   Graph& other = step.programs[0].graph;
-  other.edit(other.find_value("h")).location.offset += 4;
+  other.edit_location(other.find_value("h")).offset += 4;
   EXPECT_EQ(verify(step, Stage::Allocated).code(), "DC2313");
 }
 
 TEST(Verify, UnusedValuesNeedNoPlace) {
   Step step = allocated();
   Graph& graph = step.programs[0].graph;
-  graph.edit(graph.find_value("mask")).location = Location{};
+  graph.edit_location(graph.find_value("mask")) = Location{};
   EXPECT_EQ(verify(step, Stage::Allocated).to_string(), "");
 }
 

@@ -30,7 +30,7 @@ struct Small {
     d = b.aten("aten.relu.default", {c}, {"d", f32({1000})});
     b.graph().outputs = {{ir::OutputKind::Loss, "", d}};
   }
-  ir::Location at(ValueId value) { return b.graph().value(value).location; }
+  ir::Location at(ValueId value) { return b.graph().storage(value).location; }
   ir::StepBuilder b;
   int whole, range, moment;
   ValueId a, c, d;
@@ -133,7 +133,7 @@ TEST(Allocate, ProgramsShareTheRoomAboveTheState) {
   ASSERT_TRUE(allocate(s.b.step, *cost::parse_fixed_cost("fixed()"), {}, &two).ok());
   EXPECT_EQ(two.arena.v, one.arena.v + 448);  // the input keeps its place, for the loader
   auto input = [](const ir::Program& program) {
-    return program.graph.value(program.graph.node(program.graph.first()).results[0]).location;
+    return program.graph.storage(program.graph.node(program.graph.first()).results[0]).location;
   };
   const auto& programs = s.b.step.programs;
   EXPECT_EQ(input(programs[0]).offset, input(programs[1]).offset);
@@ -177,11 +177,11 @@ TEST(Allocate, EachSpaceHasItsArena) {
   EXPECT_EQ(moment.space, ir::Space::Host);
   EXPECT_EQ(moment.offset, 0);
   const ir::Graph& graph = step.programs[0].graph;
-  const ir::Location& copy = graph.value(graph.find_value("o0")).location;
+  const ir::Location& copy = graph.storage(graph.find_value("o0")).location;
   EXPECT_EQ(copy.space, ir::Space::Disk);
   EXPECT_EQ(copy.offset, 0);
   EXPECT_EQ(copy.bytes, 128);
-  EXPECT_EQ(graph.value(graph.find_value("r0")).location.space, ir::Space::Device);
+  EXPECT_EQ(graph.storage(graph.find_value("r0")).location.space, ir::Space::Device);
   EXPECT_EQ(ir::verify(step, ir::Stage::Allocated).to_string(), "");
   EXPECT_EQ(analysis::peak_memory(step, {}, 8, ir::Space::Host).live.v, 256);
   EXPECT_EQ(analysis::peak_memory(step, {}, 8, ir::Space::Disk).live.v, 128);
