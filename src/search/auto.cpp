@@ -242,10 +242,14 @@ int default_effort(const ir::Step& imported, const passes::Options& options) {
   int64_t nodes = 1 + node_count(imported) +
                   kNodesOfParameter * static_cast<int64_t>(imported.parameters.size());
   // Of several micro-batches there are two programs, or three with parameters whole through all.
-  const int64_t parts = imported.accumulation > 1 ? 6 : 4;
+  // Without a budget nothing is laid out, and what may offload has twice the time.
+  const bool accumulates = imported.accumulation > 1;
+  const bool lays_out = options.memory() && !may_offload;
+  const int64_t most_of_large =
+      accumulates ? (lays_out ? kLeastEffort / 2 : kLeastEffort * 2 / 3) : kLeastEffort;
   const int64_t least =
-      std::clamp<int64_t>(kLeastEffort * kManyNodes / nodes, kLeastOfAll, kLeastEffort * 4 / parts);
-  nodes += (parts - 4) * nodes / 4;
+      std::clamp<int64_t>(kLeastEffort * kManyNodes / nodes, kLeastOfAll, most_of_large);
+  if (accumulates) nodes += nodes / 2;
   if (may_offload) nodes *= 2;  // what leaves the device takes as long to choose as all the rest
   const int64_t effort = std::clamp<int64_t>(kNodes / nodes, least, most);
   // What is made again is no decision then.

@@ -25,10 +25,11 @@
 
 namespace dc::search {
 
-// The effort unless the user says it: 28, or 18 with several micro-batches, which take about ten
-// seconds for Llama-3-70B, and of smaller models more: what 400 000 nodes are to the model's, at
-// most 384. Where they may offload half of that, at most 1000. Above 50 000 nodes less than 28, in
-// proportion, at least 8. Where the user says what is made again, half.
+// The effort unless the user says it: 28, or with several micro-batches 14, without a budget or
+// where they may offload 18, which take less than ten seconds for Llama-3-70B, where it may offload
+// twenty, and of smaller models more: what 400 000 nodes are to the model's, at most 384. Where
+// they may offload half of that, at most 1000. Above 50 000 nodes less than 28, in proportion, at
+// least 8. Where the user says what is made again, half.
 int default_effort(const ir::Step& imported, const passes::Options& options);
 
 // A chain that an earlier plan has, tried at the end. If it is the best so far, the search goes on

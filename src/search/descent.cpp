@@ -169,7 +169,11 @@ Status Descent::recompute_otherwise(int step) {
 Status Descent::keep_through_micro_batches() {
   if (!state_.keeps_through_micro_batches(state_.best().chain)) return {};
   const int64_t bytes = state_.parameter_bytes();
-  int step = was_whole_ ? 1 : std::max(1, whole_part(state_.best().chain, bytes) / 4);
+  const int first = whole_part(state_.best().chain, bytes);
+  const std::optional<Score> one_more =
+      state_.trials().latest(with_whole_part(state_.best().chain, first + 1, bytes));
+  const bool is_most = one_more && !one_more->fits;
+  int step = was_whole_ || is_most ? 1 : std::max(1, first / 4);
   was_whole_ = true;
   while (step > 0 && state_.keeps_through_micro_batches(state_.best().chain) &&
          !state_.trials().done()) {

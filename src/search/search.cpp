@@ -31,7 +31,7 @@ Search::Search(const ir::Step& imported, const passes::Options& options,
     : state_(imported, options, cost, asked, shared.steps),
       named_(state_, is_first),
       descent_(state_),
-      certificates_(shared.certificates),
+      shared_(shared),
       whole_(whole),
       is_first_(is_first) {
   if (asked.effort < whole) trials().set_limit(asked.effort * Trials::kWorkOfOne);
@@ -40,8 +40,11 @@ Search::Search(const ir::Step& imported, const passes::Options& options,
 
 Status Search::begin() {
   DC_RETURN_IF_ERROR(find_bound());
-  if (certificates_.is_out_of_reach() && is_over()) return {};
+  if (shared_.certificates.is_out_of_reach() && is_over()) return {};
+  // A large model has no time for what made no difference before.
+  if (!is_first_ && whole_ <= kLeastEffort) state_.take_from_before(shared_.fusions);
   DC_RETURN_IF_ERROR(try_joint_starts(state_));
+  if (is_first_) shared_.fusions = state_.of_fusion();
   if (!state_.score().fits) {
     DC_RETURN_IF_ERROR(try_offload_starts(state_));
     DC_ASSIGN_OR_RETURN(const bool hopeless, nothing_can_fit());
@@ -143,12 +146,12 @@ Status Search::find_bound() {
     return trials().left_out({}, compared);
   passes::Options options = state_.options();
   if (state_.asked().budget) options.budgets[ir::Space::Device] = state_.asked().budget;
-  if (!certificates_.are_found()) {
-    const Status found = certificates_.find(state_.fusions(), trials().steps(), state_.imported(),
-                                            options, state_.cost());
+  if (!shared_.certificates.are_found()) {
+    const Status found = shared_.certificates.find(state_.fusions(), trials().steps(),
+                                                   state_.imported(), options, state_.cost());
     if (!found.ok()) return trials().left_out({}, found);
   }
-  trials().set_bound(certificates_.least());
+  trials().set_bound(shared_.certificates.least());
   return {};
 }
 
@@ -161,7 +164,7 @@ Status Search::nothing_found() {
 
 std::optional<bound::LowerBound> Search::certificate() {
   if (trials().bound().v == 0) return std::nullopt;
-  return certificates_.of(fusion_of(state_.best().chain));
+  return shared_.certificates.of(fusion_of(state_.best().chain));
 }
 
 void Search::find_smallest() {

@@ -32,6 +32,7 @@ bool tries_ways_alone(int whole, const passes::Options& options, const passes::C
 struct OfOrder {
   Certificates certificates;  // of whatever may be made again
   StepStore steps;
+  FusionTimes fusions{};  // of the first search's joint starts
 };
 
 // Call begin(), then finish() where that is worth it, then result().
@@ -68,9 +69,9 @@ class Search {
   Trials& trials() { return state_.trials(); }
   // Of effort, as Trials counts it.
   int parts() const { return whole_ * Trials::kWorkOfOne; }
-  int kept_for_end() const { return std::min(whole_ / 8, 3) * Trials::kWorkOfOne; }
+  int kept_for_end() const { return std::min((whole_ + 2) / 8, 3) * Trials::kWorkOfOne; }
   // Beyond the effort, since a descent that ends earlier is another one.
-  int more_for_end() const { return std::min(whole_ / 16, 2) * Trials::kWorkOfOne; }
+  int more_for_end() const { return std::min((whole_ + 2) / 16, 2) * Trials::kWorkOfOne; }
   // A budget that the bound says is out of reach, and the smallest plan too.
   bool is_refused() const { return smallest_ && smallest_->bytes > state_.options().memory()->v; }
   // Where no plan can fit: with the smallest plan, if the result is asked for.
@@ -106,7 +107,7 @@ class Search {
   SearchState state_;
   NamedTrials named_;
   Descent descent_;
-  Certificates& certificates_;
+  OfOrder& shared_;
   const int whole_;
   const bool is_first_;
   std::optional<EarlierResult> earlier_;

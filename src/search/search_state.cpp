@@ -22,6 +22,11 @@ std::vector<size_t> all_fusions(const SearchOptions& asked, const passes::Option
   return {0, 1, 2, 3};
 }
 
+// Of two times that are known.
+bool differ_little(int64_t a, int64_t b) {
+  return a != 0 && b != 0 && std::abs(a - b) <= std::max(a, b) / kFusedAlike;
+}
+
 passes::Chain without_exchanges(const passes::Chain& chain) {
   const passes::PassCall* exchanges = find_exchanges(chain);
   return exchanges ? without(chain, *exchanges->pass) : chain;
@@ -58,8 +63,11 @@ std::vector<passes::Chain> SearchState::fused_otherwise(const passes::Chain& cha
 }
 
 bool SearchState::are_alike(size_t fusion, size_t other) const {
-  const int64_t a = of_fusion_[fusion].v, b = of_fusion_[other].v;
-  return a != 0 && b != 0 && std::abs(a - b) <= std::max(a, b) / kFusedAlike;
+  return differ_little(of_fusion_[fusion].v, of_fusion_[other].v);
+}
+
+bool SearchState::were_alike(size_t fusion, size_t other) const {
+  return differ_little(before_[fusion].v, before_[other].v);
 }
 
 base::Result<passes::Chain> SearchState::as_asked(base::Result<passes::Chain> chain) const {

@@ -14,6 +14,9 @@ namespace dc::search {
 // What is at most so many per cent of the best's time may lead to a better one.
 inline constexpr int64_t kNear = 105;
 
+// Of one chain, by way of fusing; 0: not known.
+using FusionTimes = std::array<base::Nanos, std::size(kFusions)>;
+
 class SearchState {
  public:
   // `options`: with one order of reductions. `store`: of these. The references must outlive it.
@@ -41,9 +44,13 @@ class SearchState {
   std::vector<passes::Chain> fused_otherwise(const passes::Chain& chain) const;
   // Whether it made little difference to a chain which of these ways its operators are fused in.
   bool are_alike(size_t fusion, size_t other) const;
+  // The same of a chain of the search before this one, if take_from_before() was told of one.
+  bool were_alike(size_t fusion, size_t other) const;
   // What one chain takes with its operators fused in this way, next to the others.
   void note_fusion(size_t fusion, base::Nanos time) { of_fusion_[fusion] = time; }
   void forget_fusions() { of_fusion_ = {}; }
+  const FusionTimes& of_fusion() const { return of_fusion_; }
+  void take_from_before(const FusionTimes& of_fusion) { before_ = of_fusion; }
   // The chain, its operators fused in the way that is asked for, if one is.
   base::Result<passes::Chain> as_asked(base::Result<passes::Chain> chain) const;
   bool may_win(const Score& other) const { return !score().fits || other.time < score().time; }
@@ -83,7 +90,7 @@ class SearchState {
   const int64_t parameter_bytes_;
   Trials trials_;
   std::vector<size_t> fusions_;
-  std::array<base::Nanos, std::size(kFusions)> of_fusion_{};  // 0: not known
+  FusionTimes of_fusion_{}, before_{};
 };
 
 }  // namespace dc::search

@@ -80,6 +80,8 @@ Result<MaybeScore> Trials::try_once(const Candidate& candidate) {
   return MaybeScore(score);
 }
 
+void Trials::count_as_tried(const Chain& chain) { spent_ += work_of(chain); }
+
 Result<MaybeScore> Trials::try_if_it_may_fit(const Candidate& candidate) {
   const Result<bool> hopeless = cannot_fit(candidate.chain);
   if (!hopeless.ok()) return nothing_of(candidate.chain, hopeless.status());
@@ -152,7 +154,8 @@ void Trials::forget(const Chain& chain) {
 bool Trials::out_of_effort() {
   cut_short_ = cut_short_ || (search_.out_of_time && search_.out_of_time());
   const bool is_enough = search_.first_fit && score().fits;
-  const int effort = score().fits ? std::min(effort_, limit_) : effort_;
+  // What does not fit takes less time, and a search without a result is worth more.
+  const int effort = score().fits ? std::min(effort_, limit_) : effort_ + effort_ / 4;
   return is_enough || cut_short_ || spent_ + kWorkOfOne > effort;
 }
 

@@ -104,6 +104,8 @@ class Trials {
   // No more than so much, whatever effort is set, as soon as something fits.
   void set_limit(int parts) { limit_ = parts; }
   int spent() const { return spent_; }
+  // What is left out because it would find nothing new counts as if it was tried.
+  void count_as_tried(const passes::Chain& chain);
   // From here on layouts are work too. Not of the starts, all of which are worth a try.
   void count_layouts() { counts_layouts_ = true; }
   void set_bound(base::Nanos bound) { bound_ = bound; }

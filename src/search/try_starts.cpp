@@ -95,7 +95,7 @@ Status try_all_activations(SearchState& state) {
 }
 
 // The best with about as many parameters whole through all micro-batches as the budget has room for
-// where all is made again, and with half as many.
+// where all is made again; where these need too much, with as many fewer; and with half as many.
 Status try_whole_through_micro_batches(SearchState& state) {
   constexpr int kLeft = 2;  // parts, for what is gathered ahead
   const Chain from = state.best().chain;
@@ -105,9 +105,15 @@ Status try_whole_through_micro_batches(SearchState& state) {
   const int64_t all = state.parameter_bytes(), part = std::max<int64_t>(1, all / kWholeParts);
   const int parts =
       static_cast<int>(std::clamp<int64_t>((budget->v - least) / part - kLeft, 0, kWholeParts));
-  for (const int some : {parts, parts / 2}) {
-    if (some > 0) DC_RETURN_IF_ERROR(state.try_whole(with_whole_part(from, some, all)).status());
+  const auto try_part = [&](int some) -> Result<MaybeScore> {
+    return some > 0 ? state.try_whole(with_whole_part(from, some, all)) : MaybeScore();
+  };
+  DC_ASSIGN_OR_RETURN(const MaybeScore most, try_part(parts));
+  if (most && !most->fits) {
+    const int missing = static_cast<int>((most->bytes - budget->v + part - 1) / part);
+    DC_RETURN_IF_ERROR(try_part(parts - missing - kLeft).status());
   }
+  DC_RETURN_IF_ERROR(try_part(parts / 2).status());
   return try_all_activations(state);
 }
 
@@ -134,7 +140,13 @@ Status try_joint_starts(SearchState& state) {
     DC_RETURN_IF_ERROR(try_all_activations(state));
   const auto try_fusions_of = [&](const Chain& from) -> Status {
     if (from.empty()) return {};
-    for (const Chain& other : state.fused_otherwise(from)) DC_RETURN_IF_ERROR(try_one(other));
+    for (const Chain& other : state.fused_otherwise(from)) {
+      if (state.were_alike(fusion_of(from), fusion_of(other))) {
+        trials.count_as_tried(other);
+      } else {
+        DC_RETURN_IF_ERROR(try_one(other));
+      }
+    }
     state.forget_fusions();
     for (const size_t fusion : state.fusions()) {
       const std::optional<Score> score = trials.latest(fused(from, fusion));
