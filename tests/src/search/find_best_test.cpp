@@ -305,6 +305,27 @@ TEST(Trials, AChainWhoseStateAloneIsAboveTheBudgetIsNotTried) {
   EXPECT_LT(trials.spent(), 2 * Trials::kWorkOfOne) << "the other has few passes";
 }
 
+// Of an effort of four, by schedules that count as one each.
+TEST(Trials, AQuarterMoreAreTriedWhileNothingFits) {
+  const cost::AnalyticCost cost(1);
+  const ir::Step step = imported(4);
+  const passes::Chain chain = *find_chain("deepcompile-offload-optimizer");
+  SearchOptions search;
+  search.effort = 4;
+  const auto tries = [&](int64_t budget) {
+    passes::Options options;
+    options.reduction_order = ReductionOrder::PerMicroBatch;
+    options.budgets[ir::Space::Device] = Bytes{budget};
+    StepStore store;
+    Trials trials(step, options, cost, search, store);
+    for (int i = 0; !trials.out_of_effort(); ++i)
+      EXPECT_TRUE(trials.try_once({chain, Bytes{budget + i}}).ok());
+    return trials.simulated();
+  };
+  EXPECT_EQ(tries(1024), 5);
+  EXPECT_EQ(tries(int64_t{1} << 40), 4);
+}
+
 TEST(FindBest, LargerSchedulesAreTriedLessOften) {
   const ir::Step step = imported(2);
   passes::Options with_host, recomputing;
@@ -320,6 +341,12 @@ TEST(FindBest, LargerSchedulesAreTriedLessOften) {
   EXPECT_LT(default_effort(*llama, recomputing), large) << "there is less to decide";
   ir::Step deep = *llama;
   deep.programs.resize(10, llama->programs[0]);
+  ir::Step accumulating = deep;
+  accumulating.accumulation = 4;
+  passes::Options limited;
+  limited.budgets[ir::Space::Device] = Bytes{1};
+  EXPECT_LT(default_effort(accumulating, limited), default_effort(accumulating, {}))
+      << "there are layouts to find";
   const int deeper = default_effort(deep, {});
   EXPECT_LT(deeper, large);
   deep.programs.resize(40, llama->programs[0]);
