@@ -41,8 +41,8 @@ Search::Search(const ir::Step& imported, const passes::Options& options,
 Status Search::begin() {
   DC_RETURN_IF_ERROR(find_bound());
   if (shared_.certificates.is_out_of_reach() && is_over()) return {};
-  // A large model has no time for what made no difference before.
-  if (!is_first_ && whole_ <= kLeastEffort) state_.take_from_before(shared_.fusions);
+  // The least effort is not for what made no difference before.
+  if (!is_first_ && whole_ <= kLeastEffort / 4) state_.take_from_before(shared_.fusions);
   DC_RETURN_IF_ERROR(try_joint_starts(state_));
   if (is_first_) shared_.fusions = state_.of_fusion();
   if (!state_.score().fits) {
