@@ -190,8 +190,8 @@ Result<StepCompiler::LoweredStep> StepCompiler::lower(Choice& choice,
   passes::Options kept = choice.options;
   kept.budgets = budgets;
   const passes::PassContext keeping{cost_, kept, choice.remarks};
-  // Of a search's result the last step alone: verifying each takes a tenth of the search's time, and
-  // a chain that fails is left out of the next one.
+  // Of a search's result the last step alone: verifying each takes a tenth of the search's time,
+  // and a chain that fails is left out of the next one.
   const auto verify = searches() ? passes::Verify::Before : passes::Verify::AfterEach;
   Result<passes::Change> change =
       passes::run_passes(lowered.step, chain.first(chain.size() - 1), planning, verify,
