@@ -10,7 +10,6 @@ namespace {
 // as many nodes, and nothing less with four times. A large step alone takes hundreds of megabytes:
 // with half as many of them 200 000 nodes take 1.4 GB in place of 1.7, and a tenth more time.
 constexpr int64_t kMostNodes = 3'000'000, kMostOfLarge = 700'000;
-constexpr int64_t kLarge = 60'000;
 constexpr int64_t kLeastSteps = 2;
 
 }  // namespace

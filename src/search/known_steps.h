@@ -14,6 +14,8 @@ using SharedStep = std::shared_ptr<const ir::Step>;
 
 // Of all programs.
 int64_t node_count(const ir::Step& step);
+// A large one alone takes hundreds of megabytes.
+inline constexpr int64_t kLarge = 60'000;  // nodes
 
 class KnownSteps {
  public:

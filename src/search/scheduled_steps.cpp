@@ -151,6 +151,10 @@ Result<std::optional<base::Bytes>> ScheduledSteps::arena_if_too_large(const Cand
   return known_.too_large[within] = arena;
 }
 
+void ScheduledSteps::forget_large() {
+  if (latest_ && node_count(*latest_) > kLarge) latest_.reset();
+}
+
 base::Status ScheduledSteps::verify(const Candidate& candidate) {
   DC_ASSIGN_OR_RETURN(const SharedStep step, latest(candidate, key_of(candidate)));
   return ir::verify(*step, step->stage);

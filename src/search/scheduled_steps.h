@@ -128,6 +128,10 @@ class ScheduledSteps {
   // Whether what is offloaded keeps the budgets of the options.
   base::Result<bool> keeps_budgets_outside(const ir::Step& step);
 
+  // Frees the step that costs() were asked of last, if it is a large one: what arena_if_too_large()
+  // saves by it is not worth its memory for longer.
+  void forget_large();
+
   // Of what made() makes: ir::verify().
   base::Status verify(const Candidate& candidate);
 

@@ -64,6 +64,7 @@ Result<MaybeScore> Trials::try_once(const Candidate& candidate) {
   }
   if (is_fastest(score)) fastest_ = {score, candidate};
   if (wins(score)) best_ = {score, candidate};
+  steps_.forget_large();
   if (counts_layouts_)
     spent_ += static_cast<int>((steps_.placed() - placed) / (kPlacedInPart * costs->nodes));
   latest_[text] = {score, candidate};
