@@ -5,6 +5,7 @@
 #include "src/analysis/live_bytes.h"
 #include "src/layout/allocate.h"
 #include "src/schedule/reduction_tail.h"
+#include "src/schedule/time_axis.h"
 #include "src/search/moves.h"
 #include "src/search/opening.h"
 #include "src/sim/simulate.h"
@@ -45,13 +46,11 @@ int64_t live_before_updates(const ir::Step& step, const cost::CostModel& cost) {
     const ir::Graph& graph = program.graph;
     const analysis::Liveness live =
         analysis::liveness(step, graph, analysis::StorageMap(step, graph));
-    const analysis::LiveBytes bytes = analysis::live_bytes(
-        graph, live,
-        [&](const ir::Graph& of, const ir::Node& node) { return cost.scratch(of, node).bytes; });
+    const std::vector<int64_t> bytes = schedule::transient_bytes(graph, live, cost);
     const bool updates = &program == &step.programs.back();
     for (size_t i = 0; i < live.order.size(); ++i) {
       if (updates && is_reduction_or_norm(graph.node(live.order[i]).kind)) break;
-      most = std::max(most, bytes.in(ir::Space::Device)[i]);
+      most = std::max(most, bytes[i]);
     }
   }
   return analysis::state_bytes(step, ir::Space::Device).v + most;
