@@ -76,8 +76,8 @@ Status schedule_as(const std::vector<std::string>& streams, ir::Step& step,
 }
 
 // Copies of state that lies outside the device, each right before its first reader.
-void reload_state(ir::Step& step, ir::Graph& graph, const cost::CostModel& cost) {
-  const schedule::TimeAxis axis(step, graph, cost);
+void reload_state(ir::Step& step, ir::Graph& graph) {
+  const schedule::Positions axis(step, graph);
   std::vector<std::pair<ir::ValueId, int32_t>> outside;  // and its first reader; -1: none
   std::map<ir::ValueId, size_t> known;
   for (int32_t i = 0; i < static_cast<int32_t>(axis.live.order.size()); ++i) {
@@ -125,7 +125,7 @@ Status lower(const ir::Step& trained, ir::Step& step, const PassContext& context
   gather_parameters(step, graph);
   add_loss(step, graph);
   DC_RETURN_IF_ERROR(schedule_as(trained.streams, step, context));
-  reload_state(step, graph, context.cost);
+  reload_state(step, graph);
   step.stage = ir::Stage::Scheduled;
   DC_RETURN_IF_ERROR(ir::verify(step, step.stage));
   DC_RETURN_IF_ERROR(layout::allocate(step, context.cost, context.options.budgets, nullptr,

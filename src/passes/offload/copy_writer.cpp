@@ -22,7 +22,7 @@ int stream_of(ir::Step& step, std::string_view name) {
   return static_cast<int>(step.streams.size()) - 1;
 }
 
-CopyWriter::CopyWriter(ir::Step& step, ir::Graph& graph, const schedule::TimeAxis& axis)
+CopyWriter::CopyWriter(ir::Step& step, ir::Graph& graph, const schedule::Positions& axis)
     : graph_(graph),
       axis_(axis),
       known_(graph.value_capacity()),

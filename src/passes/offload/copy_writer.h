@@ -19,7 +19,7 @@ class CopyWriter {
  public:
   // `axis`: of `graph` as it is, or of the graph that it is a copy of; positions below are its
   // positions.
-  CopyWriter(ir::Step& step, ir::Graph& graph, const schedule::TimeAxis& axis);
+  CopyWriter(ir::Step& step, ir::Graph& graph, const schedule::Positions& axis);
 
   // A copy that starts before the node at position `start` and is done before the one at `done`
   // (the number of positions: at the end). At one position copies that go out come before those
@@ -75,7 +75,7 @@ class CopyWriter {
   void erase_unused_views();
 
   ir::Graph& graph_;
-  const schedule::TimeAxis& axis_;
+  const schedule::Positions& axis_;
   size_t known_;  // values that `axis_` knows
   int out_stream_, in_stream_;
   std::vector<Item<Out>> outs_;
